@@ -15,16 +15,17 @@ use crate::report::Reporter;
 
 /// An entry whose data or contents are in place.
 pub(crate) struct Keep<'a> {
-    pub source: Object<'a>,
-    pub source_inode: &'a Inode,
-    pub source_path: &'a Path,
-    pub dest: Object<'a>,
-    /// The destination just after it was made, or as it was found.
-    pub dest_inode: &'a Inode,
-    pub dest_path: &'a Path,
+    pub source: Side<'a>,
+    /// As it was just after it was made, or as it was found.
+    pub dest: Side<'a>,
     pub created: bool,
     /// What is known of the directory that it was made in, or of itself if it is a directory.
     pub entries: NewEntries,
+}
+
+/// One side of an entry: open, perhaps as a path only.
+pub(crate) fn side<'a>(fd: &'a impl AsFd, path_only: bool, inode: &'a Inode, path: &'a Path) -> Side<'a> {
+    Side { object: Object { fd: fd.as_fd(), path_only }, inode, path }
 }
 
 /// An old file whose owner, mode and attributes the new one gets, since writing into it would have left them alone.
@@ -63,45 +64,33 @@ impl<'a> Attributes<'a> {
 
     /// Gives the copy its attributes. False if one could not be set that had to be kept.
     pub(crate) fn set(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) -> bool {
-        let mut problems: Vec<Error> = Vec::new();
-        let kept = meta::finish(&self.request(keep), &mut |error| problems.push(error));
-        report.attributes(problems, kept);
-        kept
+        report.attributes(|problem| meta::finish(&self.request(keep), problem))
     }
 
     /// The same for a file that may get more hard links, or another name if it is `temporary`: the kernel gives none to an
     /// immutable or append-only file, so those two flags wait until the end of the run.
     pub(crate) fn set_of_file(&self, keep: &Keep<'_>, temporary: bool, report: &mut Reporter<'_>) -> Set {
         let preserve = &self.plan.preserve;
-        let may_be_linked = preserve.links && keep.source_inode.links > 1;
+        let may_be_linked = preserve.links && keep.source.inode.links > 1;
         if !preserve.flags || !(may_be_linked || temporary) {
             return Set { kept: self.set(keep, report), deferred: None };
         }
-        let mut problems: Vec<Error> = Vec::new();
         let request = Request { seal_later: true, ..self.request(keep) };
-        let kept = meta::finish(&request, &mut |error| problems.push(error));
-        report.attributes(problems, kept);
-        let deferred = DeferredFlags::hold(keep).unwrap_or_else(|errno| {
-            report.problem(Error::new(What::PreservingFlags, keep.dest_path).errno(errno));
-            None
-        });
-        Set { kept, deferred }
+        let kept = report.attributes(|problem| meta::finish(&request, problem));
+        let deferred = report.check(DeferredFlags::hold(keep), What::PreservingFlags, keep.dest.path);
+        Set { kept, deferred: deferred.unwrap_or(None) }
     }
 
     /// Sets the flags that waited for the last hard link.
     pub(crate) fn seal(&self, deferred: Vec<DeferredFlags>, report: &mut Reporter<'_>) {
         for deferred in deferred {
-            let mut problems: Vec<Error> = Vec::new();
-            let sealed = meta::seal(&self.request(&deferred.keep()), &mut |error| problems.push(error));
-            report.attributes(problems, sealed);
+            report.attributes(|problem| meta::seal(&self.request(&deferred.keep()), problem));
         }
     }
 
     /// Sets what only works on an empty file or an empty directory.
     pub(crate) fn prepare(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) {
-        let mut problems: Vec<Error> = Vec::new();
-        let kept = meta::before_data(&self.request(keep), &mut |error| problems.push(error));
-        report.attributes(problems, kept);
+        report.attributes(|problem| meta::before_data(&self.request(keep), problem));
     }
 
     /// Gives a new file the attributes of the one that it replaces. False if something would be lost that need not be.
@@ -114,7 +103,7 @@ impl<'a> Attributes<'a> {
             inode.permissions &= !SPECIAL_RIGHTS;
         }
         // It is not to be used under the old mode if that is not the one that it gets.
-        let narrow = meta::while_written(&inode, keep.source_inode, &self.plan.preserve);
+        let narrow = meta::while_written(&inode, keep.source.inode, &self.plan.preserve);
         let preserve = Preserve {
             mode: if narrow.is_some() { ModeRule::Default } else { ModeRule::Keep },
             ownership: true,
@@ -126,30 +115,24 @@ impl<'a> Attributes<'a> {
         if let Some(mode) = narrow {
             inode.permissions = mode;
         }
-        let source = meta::Side {
-            object: Object { fd: replaced.fd.as_fd(), path_only: true },
-            inode: &inode,
-            path: keep.dest_path,
-        };
+        let source = side(&replaced.fd, true, &inode, keep.dest.path);
         let rules = XattrRules::for_other_contents();
-        let request = meta::Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
-        let mut problems = Vec::new();
-        let mut kept = meta::finish(&request, &mut |error| problems.push(error));
-        // A change of owner has taken away what may stay.
-        if let Some(Err(errno)) = narrow.map(|mode| keep.dest.set_mode(mode)) {
-            problems.push(Error::new(What::PreservingPermissions, keep.dest_path).errno(errno));
-            kept = false;
-        }
-        report.attributes(problems, kept);
-        kept
+        let request = Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
+        report.attributes(|problem| {
+            let kept = meta::finish(&request, problem);
+            // A change of owner has taken away what may stay.
+            let Some(Err(errno)) = narrow.map(|mode| keep.dest.object.set_mode(mode)) else { return kept };
+            problem(Error::new(What::PreservingPermissions, keep.dest.path).errno(errno));
+            false
+        })
     }
 
     pub(crate) fn request<'k>(&'k self, keep: &Keep<'k>) -> Request<'k> {
         Request {
             preserve: &self.plan.preserve,
             context: &self.plan.context,
-            source: Side { object: keep.source, inode: keep.source_inode, path: keep.source_path },
-            dest: Side { object: keep.dest, inode: keep.dest_inode, path: keep.dest_path },
+            source: keep.source,
+            dest: keep.dest,
             created: keep.created,
             entries: keep.entries,
             no_data: self.plan.attributes_only,
@@ -174,30 +157,26 @@ pub(crate) struct DeferredFlags {
 
 impl DeferredFlags {
     fn hold(keep: &Keep<'_>) -> Result<Option<DeferredFlags>, Errno> {
-        let flags = IFlags::from_bits_retain(keep.source.inode_flags().unwrap_or(0));
+        let flags = IFlags::from_bits_retain(keep.source.object.inode_flags().unwrap_or(0));
         if !flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) {
             return Ok(None);
         }
         let held = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 0);
         Ok(Some(DeferredFlags {
-            source: held(keep.source.fd)?,
-            source_inode: *keep.source_inode,
-            source_path: keep.source_path.to_owned(),
-            dest: held(keep.dest.fd)?,
-            dest_inode: *keep.dest_inode,
-            dest_path: keep.dest_path.to_owned(),
+            source: held(keep.source.object.fd)?,
+            source_inode: *keep.source.inode,
+            source_path: keep.source.path.to_owned(),
+            dest: held(keep.dest.object.fd)?,
+            dest_inode: *keep.dest.inode,
+            dest_path: keep.dest.path.to_owned(),
             entries: keep.entries,
         }))
     }
 
     fn keep(&self) -> Keep<'_> {
         Keep {
-            source: Object { fd: self.source.as_fd(), path_only: false },
-            source_inode: &self.source_inode,
-            source_path: &self.source_path,
-            dest: Object { fd: self.dest.as_fd(), path_only: false },
-            dest_inode: &self.dest_inode,
-            dest_path: &self.dest_path,
+            source: side(&self.source, false, &self.source_inode, &self.source_path),
+            dest: side(&self.dest, false, &self.dest_inode, &self.dest_path),
             created: true,
             entries: self.entries,
         }
@@ -238,12 +217,8 @@ mod tests {
 
         fn keep(&self) -> Keep<'_> {
             Keep {
-                source: Object { fd: self.files[0].as_fd(), path_only: false },
-                source_inode: &self.inodes[0],
-                source_path: Path::new("from"),
-                dest: Object { fd: self.files[1].as_fd(), path_only: false },
-                dest_inode: &self.inodes[1],
-                dest_path: Path::new("to"),
+                source: side(&self.files[0], false, &self.inodes[0], Path::new("from")),
+                dest: side(&self.files[1], false, &self.inodes[1], Path::new("to")),
                 created: true,
                 entries: NewEntries::UNKNOWN,
             }

@@ -43,6 +43,7 @@ pub(crate) struct Progress {
     known: Mutex<Known>,
     /// There was an earlier run.
     pub earlier: bool,
+    /// Those of files that are not whole.
     pub names: TemporaryNames,
     /// Something was written down by this run.
     pub promised: AtomicBool,
@@ -129,16 +130,6 @@ impl Progress {
             promised: AtomicBool::new(false),
             complained: AtomicBool::new(false),
         })
-    }
-
-    /// Whether there was an earlier run.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.earlier
-    }
-
-    /// The names of files that are not whole.
-    pub(crate) fn names(&self) -> &TemporaryNames {
-        &self.names
     }
 
     /// The digest that was noted, if this pair is finished.

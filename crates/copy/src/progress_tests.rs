@@ -46,8 +46,8 @@ fn journals(dir: &TempDir) -> Vec<String> {
 #[test]
 fn the_next_run_knows_that_there_was_a_first() {
     let dir = temp_dir();
-    assert!(!open(&dir).goes_on());
-    assert!(open(&dir).goes_on());
+    assert!(!open(&dir).earlier);
+    assert!(open(&dir).earlier);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn another_command_has_another_journal() {
     let held = File::open(dir.path()).unwrap();
     let other = Plan { recursive: true, ..plan() };
     let other = Progress::open(&other, held.as_fd(), OsStr::new(""), OsStr::new("dest"), 0).unwrap();
-    assert!(!other.goes_on());
+    assert!(!other.earlier);
     assert_eq!(journals(&dir).len(), 2);
 }
 
@@ -123,7 +123,7 @@ fn small_files_are_worth_checkpoints_only_where_there_are_beginnings() {
 
 /// Makes a temporary file with this number.
 fn make_temporary(dir: &TempDir, progress: &Progress, number: u64) {
-    fs::write(dir.path().join(progress.names().with_number(number)), number.to_string()).unwrap();
+    fs::write(dir.path().join(progress.names.with_number(number)), number.to_string()).unwrap();
 }
 
 /// The contents of all files in the directory but journals.
@@ -144,7 +144,7 @@ fn what_earlier_runs_left_goes_unless_it_may_be_wanted() {
     let dir = temp_dir();
     open(&dir).promise(&[partial(7, 100)], true).unwrap();
     let next = open(&dir);
-    let own = next.names().number();
+    let own = next.names.number();
     for number in [6, 7, own] {
         make_temporary(&dir, &next, number);
     }
@@ -202,7 +202,7 @@ fn the_first_process_takes_over_what_all_have_noted() {
     }
     assert_eq!(journals(&dir), [".1", ".12"]);
     let first = open(&dir);
-    assert!(first.goes_on());
+    assert!(first.earlier);
     assert_eq!([1, 12, 2].map(|pair| first.finished(print(pair))), [Some(None), Some(None), None]);
     assert_eq!(journals(&dir), [""]);
     drop(first);

@@ -14,7 +14,8 @@ use crate::work::file_data::Broken;
 #[derive(Debug)]
 pub(crate) struct FreeSpaceGate {
     filling: RwLock<()>,
-    several: bool,
+    /// Other threads may be filling the device, too.
+    pub several: bool,
 }
 
 /// What a thread holds of it.
@@ -25,20 +26,15 @@ pub(crate) enum Held<'a> {
 }
 
 impl FreeSpaceGate {
-    /// `several`: more than one thread may be filling the device.
+    /// Nothing is being filled.
     pub(crate) fn new(several: bool) -> FreeSpaceGate {
         FreeSpaceGate { filling: RwLock::new(()), several }
-    }
-
-    /// Whether other threads may be filling the device, too.
-    pub(crate) fn has_company(&self) -> bool {
-        self.several
     }
 
     /// Makes an entry; once more if there was no space for it while others were at work.
     pub(crate) fn with_space<T>(&self, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match make() {
-            Err(errno) if is_full(errno) && self.has_company() => {
+            Err(errno) if is_full(errno) && self.several => {
                 let _alone = self.alone();
                 make()
             }

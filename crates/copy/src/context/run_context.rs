@@ -7,10 +7,8 @@ use crate::attributes::Attributes;
 use crate::decide::Wanted;
 use crate::peers::PeerGroup;
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::publish::temporary::TemporaryNames;
 use crate::report::Session;
-use crate::shards::Shards;
 
 /// What every stage of a copy may use: what is asked for, who follows and stops it, and what the threads share.
 #[derive(Clone, Copy)]
@@ -34,27 +32,17 @@ impl<'a> RunContext<'a> {
     /// Temporary names. Where a later run of the same command will look for them, they are names that it knows.
     pub fn temporary_names(self) -> &'a TemporaryNames {
         let services = self.services;
-        let of_shard = services.shards.get().map(Shards::names);
-        services.progress.get().map(Progress::names).or(of_shard).unwrap_or(&services.names)
+        let of_shard = services.shards.get().map(|shards| &shards.names);
+        services.progress.get().map(|progress| &progress.names).or(of_shard).unwrap_or(&services.names)
     }
 
     pub fn names_if(self, wanted: bool) -> Option<&'a TemporaryNames> {
         wanted.then(|| self.temporary_names())
     }
 
-    /// Whether files get their names later than their data.
-    pub fn names_wait(self) -> bool {
-        self.plan.names_wait()
-    }
-
     /// Which entries of the sources are copied.
     pub fn wanted(self) -> Wanted<'a> {
         Wanted::new(self.plan, &self.session.skip_files)
-    }
-
-    /// Whether hard links between source files become hard links between copies.
-    pub fn keeps_links(self) -> bool {
-        self.plan.preserve.links
     }
 
     /// Waits for the turn to make a file. Returns at once in a cancelled run, which stops where it always does.

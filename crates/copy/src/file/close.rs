@@ -12,6 +12,7 @@ use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::file::open::OpenFiles;
 use crate::finish::{undo, written};
+use crate::meta::Side;
 use crate::report::{Reported, Reporter};
 use crate::walk::Spot;
 use crate::work::dest_state::DestState;
@@ -34,7 +35,7 @@ pub(crate) fn set_attributes(
     if let Some(replaced) = &state.replaced {
         found = inherit_or_give_up(cx, report, subject.dest, &keep, replaced, unfinished)?;
         // From here on it is a file that was found there.
-        keep = Keep { created: false, dest_inode: &found, ..keep };
+        keep = Keep { created: false, dest: Side { inode: &found, ..keep.dest }, ..keep };
     }
     // What could not be kept is reported. Under a temporary name a whole file is of no use to anybody.
     Ok(cx.attributes().set_of_file(&keep, state.temporary, report))
@@ -50,10 +51,10 @@ fn inherit_or_give_up(
     unfinished: &Unfinished,
 ) -> Result<Inode, Reported> {
     if cx.attributes().of_replaced(keep, replaced, report) {
-        return Ok(Inode::of(keep.dest.fd).unwrap_or(*keep.dest_inode));
+        return Ok(Inode::of(keep.dest.object.fd).unwrap_or(*keep.dest.inode));
     }
-    let error = Some(Error::new(What::NotTakenOver, keep.dest_path));
-    undo::give_up(cx, report, dest, keep.dest_inode, (keep.created, unfinished), Broken { error });
+    let error = Some(Error::new(What::NotTakenOver, keep.dest.path));
+    undo::give_up(cx, report, dest, keep.dest.inode, (keep.created, unfinished), Broken { error });
     Err(Reported)
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn close(
     let OpenFiles { dest: fd, dest_inode: inode, created, .. } = files;
     // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
     let alone = inode.kind == Kind::BlockDevice || written::syncs_alone(cx, inode.id.device());
-    let waits = state.temporary && cx.names_wait();
+    let waits = state.temporary && cx.plan.names_wait();
     let synced = if alone && !waits { retry_on_intr(|| cx.kernel.sync(fd.as_fd())) } else { Ok(()) };
     // No engine holds a job now, so this is the last reference and the close is a real one.
     let closed = match Arc::try_unwrap(fd) {

@@ -127,9 +127,7 @@ fn move_with_room<'a>(
     let room: &'a free_space::FreeSpaceGate = &cx.services.space_gate;
     let together = room.together();
     let result = move_data(cx, worker, job, looked.as_deref_mut());
-    if job.transfer.dest_inode.kind != Kind::Regular
-        || !free_space::ran_out(&result)
-        || !cx.services.space_gate.has_company()
+    if job.transfer.dest_inode.kind != Kind::Regular || !free_space::ran_out(&result) || !cx.services.space_gate.several
     {
         return (result, free_space::Held::Together(together));
     }
@@ -152,10 +150,8 @@ fn move_with_room<'a>(
 fn touch(report: &mut Reporter<'_>, subject: &Subject<'_>, dest: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
-    match (Object { fd: dest.as_fd(), path_only: false }).set_times(&times) {
-        Ok(()) => true,
-        Err(errno) => report.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
-    }
+    let touched = Object { fd: dest.as_fd(), path_only: false }.set_times(&times);
+    report.check(touched, What::PreservingTimes, subject.dest.path).is_ok()
 }
 
 /// Makes an existing file empty, unless that is known to be in vain.
@@ -173,8 +169,7 @@ pub(crate) fn empty(
         let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
         return report.problem(error.errno(errno));
     }
-    if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
-        report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+    if report.check(retry_on_intr(|| ftruncate(dest, 0)), What::CannotCreateRegular, subject.dest.path).is_err() {
         // It may have been done all the same (FUSE, network filesystems).
         if !Inode::of(dest.as_fd()).is_ok_and(|inode| inode.size > 0) {
             report.damage(subject.dest.path);

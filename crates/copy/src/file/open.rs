@@ -11,7 +11,7 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::attributes::{Keep, SPECIAL_RIGHTS};
+use crate::attributes::{Keep, SPECIAL_RIGHTS, side};
 use crate::context::{RunContext, Worker};
 use crate::decide::Existing;
 use crate::error::{Error, What};
@@ -58,19 +58,13 @@ impl OpenFiles {
     /// What setting the attributes of the copy needs; `source_inode` is what it is a copy of.
     pub(crate) fn keep<'k>(&'k self, subject: &'k Subject<'_>, source_inode: &'k Inode) -> Keep<'k> {
         Keep {
-            source: Object { fd: self.source.as_fd(), path_only: false },
-            source_inode,
-            source_path: subject.source.path,
-            dest: Object { fd: self.dest.as_fd(), path_only: false },
-            dest_inode: &self.dest_inode,
-            dest_path: subject.dest.path,
+            source: side(&self.source, false, source_inode, subject.source.path),
+            dest: side(&self.dest, false, &self.dest_inode, subject.dest.path),
             created: self.created,
             entries: self.entries,
         }
     }
-}
 
-impl OpenFiles {
     /// The data to be moved.
     pub(crate) fn data<'t>(
         &'t self,
@@ -118,22 +112,16 @@ pub(crate) fn both_sides(
 
 fn open_regular_source(report: &mut Reporter<'_>, subject: &Subject<'_>) -> Result<(OwnedFd, Inode), Reported> {
     let path = subject.source.path;
-    let mut flags = OFlags::RDONLY;
-    if !subject.follow {
-        flags |= OFlags::NOFOLLOW;
-    }
+    let flags = if subject.follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
     let opened = match subject.inode.kind {
         Kind::Regular => open_without_waiting(subject.source, flags),
         _ => subject.source.open(flags, 0),
     };
-    let opened = match opened {
-        Ok(opened) => opened,
-        Err(errno) => return Err(report.fail(Error::new(What::CannotOpen, path).errno(errno))),
-    };
-    match Inode::of(opened.as_fd()) {
-        Ok(inode) if inode.is_same_file_as(&subject.inode) => Ok((opened, inode)),
-        Ok(_) => Err(report.fail(Error::new(What::ReplacedWhileCopied, path))),
-        Err(errno) => Err(report.fail(Error::new(What::CannotFstat, path).errno(errno))),
+    let opened = report.check(opened, What::CannotOpen, path)?;
+    let inode = report.check(Inode::of(opened.as_fd()), What::CannotFstat, path)?;
+    match inode.is_same_file_as(&subject.inode) {
+        true => Ok((opened, inode)),
+        false => Err(report.fail(Error::new(What::ReplacedWhileCopied, path))),
     }
 }
 
@@ -330,17 +318,10 @@ fn go_on_with(
         .set_mode(mode)
         .and_then(|()| retry_on_intr(|| ftruncate(&fd, start)))
         .and_then(|()| Inode::of(fd.as_fd()));
-    match prepared {
-        Ok(inode) => {
-            unfinished.start = start;
-            report.stats.resumed_bytes += start;
-            Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
-        }
-        Err(errno) => {
-            report.problem(Error::new(What::CannotCreateRegular, path).errno(errno));
-            None
-        }
-    }
+    let inode = report.check(prepared, What::CannotCreateRegular, path).ok()?;
+    unfinished.start = start;
+    report.stats.resumed_bytes += start;
+    Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
 }
 
 /// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
@@ -357,13 +338,10 @@ fn take_back_beginning(
     };
     let source = Fingerprint::of_beginning(source, home);
     let record = Record::Partial { source, file: Fingerprint::of_file(file), number, prefix: 0 };
-    match progress.journal.append(&[record]).and_then(|()| progress.journal.sync()) {
-        Ok(()) => {
-            unfinished.left = false;
-            true
-        }
-        Err(errno) => report.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
-    }
+    let noted = progress.journal.append(&[record]).and_then(|()| progress.journal.sync());
+    let noted = report.check(noted, What::JournalEnds, &progress.path).is_ok();
+    unfinished.left &= !noted;
+    noted
 }
 
 /// Opens a regular file of which nothing but its type in the directory is known. Whatever goes wrong, or turns out to be

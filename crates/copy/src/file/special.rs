@@ -8,10 +8,10 @@ use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, CWD, FileType, OFlags};
 
-use crate::attributes::Keep;
+use crate::attributes::{Keep, side};
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::meta::{self, NewEntries, Object};
+use crate::meta::{self, NewEntries};
 use crate::plan::LinkMode;
 use crate::publish::replace;
 use crate::report::{Reported, Reporter};
@@ -31,13 +31,10 @@ pub(crate) fn make_symbolic_link_to_source(
     if !absolute && !in_current_directory(dest) {
         return Err(report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
     }
-    match replace::symbolic_link(source.path.as_os_str(), dest, cx.names_if(cx.plan.force || state.replaces)) {
-        Ok(_) => {
-            report.stats.symbolic_links += 1;
-            finish_special(cx, report, subject, true, NewEntries::UNKNOWN)
-        }
-        Err(errno) => Err(report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno))),
-    }
+    replace::symbolic_link(source.path.as_os_str(), dest, cx.names_if(cx.plan.force || state.replaces))
+        .map_err(|errno| report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno)))?;
+    report.stats.symbolic_links += 1;
+    finish_special(cx, report, subject, true, NewEntries::UNKNOWN)
 }
 
 /// Makes the node that the source is.
@@ -61,16 +58,11 @@ pub(crate) fn make_special(
     let preserve = &cx.plan.preserve;
     let creation =
         meta::creation_mode(subject.inode.kind, &subject.inode, &state.entries, preserve, cx.services.caller);
-    match cx.services.space_gate.with_space(|| dest.make_node(kind, creation.mode, subject.inode.node)) {
-        Ok(()) => {
-            report.stats.special += 1;
-            finish_special(cx, report, subject, state.new, state.entries)
-        }
-        Err(errno) => {
-            let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
-            Err(report.fail(Error::new(what, dest.path).errno(errno)))
-        }
-    }
+    let made = cx.services.space_gate.with_space(|| dest.make_node(kind, creation.mode, subject.inode.node));
+    let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
+    report.check(made, what, dest.path)?;
+    report.stats.special += 1;
+    finish_special(cx, report, subject, state.new, state.entries)
 }
 
 fn copy_symbolic_link(
@@ -80,19 +72,11 @@ fn copy_symbolic_link(
     state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let (source, dest) = (subject.source, subject.dest);
-    let text = match source.read_link() {
-        Ok(text) => text,
-        Err(errno) => {
-            return Err(report.fail(Error::new(What::CannotReadLink, source.path).errno(errno)));
-        }
-    };
+    let text = report.check(source.read_link(), What::CannotReadLink, source.path)?;
     match cx.services.space_gate.with_space(|| replace::symbolic_link(&text, dest, cx.names_if(cx.plan.force))) {
-        Ok(_) => {}
         // With -u a link that leads to the same place already is as new as can be.
         Err(Errno::EXIST) if cx.plan.only_newer && !state.new && dest.read_link().is_ok_and(|old| old == text) => {}
-        Err(errno) => {
-            return Err(report.fail(Error::new(What::CannotCreateLink, dest.path).errno(errno)));
-        }
+        made => _ = report.check(made, What::CannotCreateLink, dest.path)?,
     }
     report.stats.symbolic_links += 1;
     finish_special(cx, report, subject, state.new, state.entries)
@@ -106,12 +90,7 @@ fn finish_special(
     created: bool,
     entries: NewEntries,
 ) -> Result<Option<FileId>, Reported> {
-    let dest = match held(subject.dest.open_path()) {
-        Ok(dest) => dest,
-        Err(errno) => {
-            return Err(report.fail(Error::new(What::CannotStat, subject.dest.path).errno(errno)));
-        }
-    };
+    let dest = report.check(held(subject.dest.open_path()), What::CannotStat, subject.dest.path)?;
     // What was just made has one name; anything else was put there by somebody, and is not ours to change.
     if created && (dest.0.links != 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
         return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
@@ -119,23 +98,18 @@ fn finish_special(
     // A link that the next name would be looked at through is no file of its own.
     let id = (!(subject.follow && dest.0.kind == Kind::SymbolicLink)).then_some(dest.0.id);
     let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
-        Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,
-        Ok(_) => return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path))),
+    let (inode, source) = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
         // `-sf` has just replaced a link by one to itself, as cp does: nothing is left to keep attributes of.
         Err(Errno::LOOP) if cx.plan.link == LinkMode::Symbolic => return Ok(id),
-        Err(errno) => {
-            return Err(report.fail(Error::new(What::CannotStat, subject.source.path).errno(errno)));
-        }
+        source => report.check(source, What::CannotStat, subject.source.path)?,
     };
+    if !inode.is_same_file_as(&subject.inode) {
+        return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path)));
+    }
     let kept = cx.attributes().set(
         &Keep {
-            source: Object { fd: source.as_fd(), path_only: true },
-            source_inode: &subject.inode,
-            source_path: subject.source.path,
-            dest: Object { fd: dest.1.as_fd(), path_only: true },
-            dest_inode: &dest.0,
-            dest_path: subject.dest.path,
+            source: side(&source, true, &subject.inode, subject.source.path),
+            dest: side(&dest.1, true, &dest.0, subject.dest.path),
             created,
             entries,
         },
@@ -153,16 +127,11 @@ pub(crate) fn make_hard_link_to_source(
     let plan = cx.plan;
     let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
     let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || state.replaces;
-    match replace::hard_link(subject.source, subject.dest, flags, cx.names_if(may_replace)) {
-        Ok(_) => {
-            report.stats.hard_links += 1;
-            Ok(None)
-        }
-        Err(errno) => {
-            let error = Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path);
-            Err(report.fail(error.errno(errno)))
-        }
-    }
+    replace::hard_link(subject.source, subject.dest, flags, cx.names_if(may_replace)).map_err(|errno| {
+        report.fail(Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path).errno(errno))
+    })?;
+    report.stats.hard_links += 1;
+    Ok(None)
 }
 
 fn held(opened: Result<OwnedFd, Errno>) -> Result<(Inode, OwnedFd), Errno> {

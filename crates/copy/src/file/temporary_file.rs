@@ -69,8 +69,7 @@ pub(crate) fn begin(
     state: &DestState,
 ) -> Result<(TemporaryFile, DestState, Unfinished), Reported> {
     let chosen = choose(subject.dest, state, cx.plan.write_through_dangling_link, cx.temporary_names());
-    let mut temporary =
-        chosen.map_err(|errno| report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)))?;
+    let mut temporary = report.check(chosen, What::CannotCreateRegular, subject.dest.path)?;
     let last = temporary.spot(subject.dest, &temporary.last);
     let old = state.existing.map(|existing| existing.target);
     let replaced = old.map(|old| hold_replaced(cx, last, old)).transpose().map_err(|error| report.fail(error))?;
@@ -103,7 +102,7 @@ fn name_for_resuming(
     let by_parts = cx.plan.data.reflink != Reflink::Always && cx.plan.smart == SmartCopy::Off;
     let partial = beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
     if let Some(partial) = partial {
-        let name = progress.names().with_number(partial.number);
+        let name = progress.names.with_number(partial.number);
         let owner = if cx.plan.preserve.ownership { subject.inode.user } else { cx.services.caller.user };
         let owners = [cx.services.caller.user, owner];
         let found = open_partial(temporary.spot(subject.dest, &name), &partial, owners, cx.plan.verify);
@@ -117,9 +116,9 @@ fn name_for_resuming(
             return;
         }
     }
-    let number = progress.names().number();
+    let number = progress.names.number();
     unfinished.number = Some(number);
-    temporary.name = progress.names().with_number(number);
+    temporary.name = progress.names.with_number(number);
 }
 
 /// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
@@ -427,8 +426,8 @@ mod tests {
     fn interrupted(bench: &mut Bench, source: Fingerprint) -> std::path::PathBuf {
         bench.open_journal();
         let progress = bench.services.progress.get().unwrap();
-        let number = progress.names().number();
-        let name = progress.names().with_number(number);
+        let number = progress.names.number();
+        let name = progress.names.with_number(number);
         let path = bench.dest_path(name.to_str().unwrap());
         fs::write(&path, "left").unwrap();
         let home = Fingerprint::of_name(&Inode::of(bench.to("b").dir().unwrap()).unwrap(), OsStr::new("b"));

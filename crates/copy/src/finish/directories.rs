@@ -26,18 +26,11 @@ pub(crate) fn as_it_was_made(cx: RunContext<'_>, found: Inode, source: &Inode, e
 
 /// A new directory must let us in, whatever the umask made of it; its final mode is set when it is full.
 pub(crate) fn make_usable(report: &mut Reporter<'_>, dest: &OwnedFd, inode: &Inode, path: &Path) -> bool {
-    match meta::open_up(Object { fd: dest.as_fd(), path_only: true }, inode) {
-        Ok(()) => true,
-        Err(errno) => report.problem(Error::new(What::SettingPermissions, path).errno(errno)),
-    }
+    let opened_up = meta::open_up(Object { fd: dest.as_fd(), path_only: true }, inode);
+    report.check(opened_up, What::SettingPermissions, path).is_ok()
 }
 
-/// The same for one that was found.
-pub(crate) fn entries_of_found(cx: RunContext<'_>, dest: &OwnedFd, inode: &Inode) -> NewEntries {
-    new_entries(cx, dest, inode, None)
-}
-
-/// What is known of entries that we make in a directory, itself just made where `above` is known or found there.
+/// What is known of entries that we make in a directory, itself just made where `above` is known, else found there.
 pub(crate) fn new_entries(cx: RunContext<'_>, dest: &OwnedFd, inode: &Inode, above: Option<&NewEntries>) -> NewEntries {
     if !NewEntries::matter(&cx.plan.preserve) {
         return NewEntries::UNKNOWN;
@@ -56,14 +49,14 @@ pub(crate) fn finish_directory(cx: RunContext<'_>, worker: &mut Worker<'_>, dire
     if let Some(keep) = directory.keep(shown).filter(|keep| !shard::leave_to_last_shard(cx, directory, keep)) {
         let started = Instant::now();
         if !directory.place.fresh {
-            resume::tidy(cx, keep.dest.fd, false);
+            resume::tidy(cx, keep.dest.object.fd, false);
         }
         cx.attributes().set(&keep, &mut worker.report);
-        let (dest, inode) = (keep.dest.fd, keep.dest_inode);
+        let (dest, inode) = (keep.dest.object.fd, keep.dest.inode);
         if written::syncs_alone(cx, inode.id.device())
             && let Err(errno) = sync_directory(dest)
         {
-            worker.report.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
+            worker.report.problem(Error::new(What::Syncing, keep.dest.path).errno(errno));
         }
         worker.report.stats.metadata_time += started.elapsed();
     }
@@ -140,7 +133,7 @@ mod tests {
     fn nothing_is_asked_about_entries_whose_attributes_nobody_keeps() {
         let bench = Bench::new(Plan::default());
         let inode = Inode::of(bench.to(".").dir().unwrap()).unwrap();
-        let entries = bench.run(|cx, _| entries_of_found(cx, &bench.sides().dest, &inode)).value;
+        let entries = bench.run(|cx, _| new_entries(cx, &bench.sides().dest, &inode, None)).value;
         assert_eq!(entries, NewEntries::UNKNOWN);
     }
 }

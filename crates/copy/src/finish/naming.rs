@@ -97,7 +97,7 @@ pub(crate) fn link_later(
 
 /// A directory is full. It gets its attributes when everything in it has its name.
 pub(crate) fn directory_is_full(cx: RunContext<'_>, worker: &mut Worker<'_>, directory: FullDirectory) {
-    if cx.names_wait() {
+    if cx.plan.names_wait() {
         enqueue(cx, worker, Item::Directory(directory), 0);
     } else {
         directories::finish_directory(cx, worker, &directory);
@@ -114,7 +114,7 @@ fn enqueue(cx: RunContext<'_>, worker: &mut Worker<'_>, item: Item, bytes: u64) 
 
 /// Gives everything that waits its name, once it is on the device.
 pub(crate) fn give_names(cx: RunContext<'_>, worker: &mut Worker<'_>) {
-    if !cx.names_wait() {
+    if !cx.plan.names_wait() {
         return;
     }
     let shared = cx.services;

@@ -162,7 +162,7 @@ pub(crate) fn checkpoints<'a>(
 /// The same in a directory that nobody enters, if anything may have been left there.
 pub(crate) fn tidy_behind_link(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
     let repeated = cx.services.shards.get().is_some_and(Shards::is_repeated);
-    if repeated || cx.services.progress.get().is_some_and(Progress::goes_on) {
+    if repeated || cx.services.progress.get().is_some_and(|progress| progress.earlier) {
         tidy(cx, dir, true);
     }
 }
@@ -194,7 +194,7 @@ mod tests {
 
     /// Gives `b`, a whole copy of `a`, its name.
     fn finish_b(bench: &Bench, checked: Checked) -> Ran<()> {
-        let name = bench.services.progress.get().unwrap().names().another();
+        let name = bench.services.progress.get().unwrap().names.another();
         let path = bench.dest_path(name.to_str().unwrap());
         fs::write(&path, "new").unwrap();
         let file = File::options().write(true).open(path).unwrap();
@@ -321,7 +321,7 @@ mod tests {
         let mut bench = bench().dest(".haul-r", "somebody's");
         for contents in ["of an earlier run", "of this run"] {
             bench.open_journal();
-            let name = bench.services.progress.get().unwrap().names().another();
+            let name = bench.services.progress.get().unwrap().names.another();
             fs::write(bench.dest_path(name.to_str().unwrap()), contents).unwrap();
         }
         bench
@@ -340,8 +340,8 @@ mod tests {
     fn with_beginning() -> Bench {
         let mut bench = bench();
         let progress = bench.services.progress.get().unwrap();
-        let (number, source) = (progress.names().number(), source(&bench));
-        let name = progress.names().with_number(number).into_string().unwrap();
+        let (number, source) = (progress.names.number(), source(&bench));
+        let name = progress.names.with_number(number).into_string().unwrap();
         fs::write(bench.dest_path(&name), "left").unwrap();
         let file = Fingerprint::of_file(&bench.to(&name).inode().unwrap());
         progress.journal.append(&[Record::Partial { source, file, number, prefix: 4 }]).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
 use parking_lot::Mutex;
 
-use crate::attributes::Keep;
+use crate::attributes::{Keep, side};
 use crate::context::RunContext;
 use crate::decide::Existing;
 use crate::error::{Error, What};
@@ -59,14 +59,11 @@ pub(crate) fn begin_shard(
     last: &OsStr,
     shown: &OsStr,
 ) -> bool {
-    let Some((shard, split)) = cx.services.selection.as_ref().and_then(|selection| selection.shards()) else {
+    let Some((shard, split)) = cx.services.selection.as_ref().and_then(|selection| selection.shards.as_ref()) else {
         return true;
     };
     let here = if shown.is_empty() { OsStr::new(".") } else { shown };
-    let holder = match Inode::of(dir) {
-        Ok(holder) => holder,
-        Err(errno) => return report.problem(Error::new(What::NoShardState, here).errno(errno)),
-    };
+    let Ok(holder) = report.check(Inode::of(dir), What::NoShardState, here) else { return false };
     let command = job(cx.plan, last, &holder);
     let path = crate::walk::joined(shown, &state::name(&command));
     let roots = roots(cx.plan, last);
@@ -85,7 +82,7 @@ pub(crate) fn begin_shard(
         report.warning(&Error::new(What::ShardIsDone, &path));
     }
     let tag = format!("{TEMPORARY}{:010x}", command.half() >> 24);
-    let own = format!("{:04x}{:05x}", state.epoch() & 0xffff, shard.index());
+    let own = format!("{:04x}{:05x}", state.header.epoch & 0xffff, shard.index());
     let names = TemporaryNames::new(format!("{tag}{own}"));
     let shards = Shards { state, shard: *shard, earlier, path, waiting: Mutex::default(), tag, names };
     if cx.services.shards.set(shards).is_err() || done {
@@ -143,7 +140,7 @@ pub(crate) fn note_for_other_names(
     made: Spot<'_>,
 ) {
     let Some(shards) = cx.services.shards.get() else { return };
-    if subject.inode.links < 2 || !cx.keeps_links() || !cx.plan.keeps_existing() {
+    if subject.inode.links < 2 || !cx.plan.preserve.links || !cx.plan.keeps_existing() {
         return;
     }
     let noted = made.inode().and_then(|made| shards.state.note(Fingerprint::of_file(&made)));
@@ -154,7 +151,7 @@ pub(crate) fn note_for_other_names(
 
 /// Whether an earlier run of this shard has made what stands there.
 pub(crate) fn is_noted_by_shard(cx: RunContext<'_>, subject: &Subject<'_>, found: &Existing) -> bool {
-    let several = subject.inode.links > 1 && cx.keeps_links() && cx.plan.keeps_existing();
+    let several = subject.inode.links > 1 && cx.plan.preserve.links && cx.plan.keeps_existing();
     let Some(shards) = cx.services.shards.get().filter(|shards| several && shards.is_repeated()) else {
         return false;
     };
@@ -170,7 +167,7 @@ pub(crate) fn is_first_attempt(cx: RunContext<'_>) -> bool {
 pub(crate) fn note_directory(cx: RunContext<'_>, report: &mut Reporter<'_>, dest: Spot<'_>) {
     let Some(shards) = cx.services.shards.get() else { return };
     // If this fails it will be taken for one that was there before.
-    if !shards.state.notes_directories() {
+    if shards.state.header.births {
         return;
     }
     let name = dest.dir().and_then(Inode::of).map(|above| Fingerprint::of_name(&above, last_component(dest.name)));
@@ -222,9 +219,9 @@ pub(crate) fn leave_to_last_shard(cx: RunContext<'_>, full: &FullDirectory, keep
     let waiting = Waiting {
         directory,
         dest: Arc::clone(&full.place.dir),
-        dest_inode: *keep.dest_inode,
+        dest_inode: *keep.dest.inode,
         dest_path: Arc::clone(&full.place.dest_path),
-        source_inode: *keep.source_inode,
+        source_inode: *keep.source.inode,
         source_path: Arc::clone(&full.place.source_path),
         created: keep.created,
     };
@@ -237,11 +234,11 @@ fn is_in_the_way(cx: RunContext<'_>, keep: &Keep<'_>) -> bool {
     let umask = cx.services.caller.umask;
     match cx.plan.preserve.mode {
         ModeRule::Keep => {
-            let source = keep.source_inode.permissions;
-            source & OWNER != OWNER || source & SPECIAL != 0 || hands_on_acl(keep.source)
+            let source = keep.source.inode.permissions;
+            source & OWNER != OWNER || source & SPECIAL != 0 || hands_on_acl(keep.source.object)
         }
         ModeRule::Default | ModeRule::Discard => {
-            keep.created && (keep.dest_inode.permissions & OWNER != OWNER || umask & OWNER != 0)
+            keep.created && (keep.dest.inode.permissions & OWNER != OWNER || umask & OWNER != 0)
         }
     }
 }
@@ -278,14 +275,9 @@ fn report_of_shards(
     missing: Result<Vec<u32>, Errno>,
     own_is_done: bool,
 ) -> Option<ShardReport> {
-    let (record, job, count) = (shards.path.clone(), shards.state.shown_id(), shards.shard.count().get());
-    match missing {
-        Ok(missing) => Some(ShardReport { record, job, count, missing, own_is_done }),
-        Err(errno) => {
-            report.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
-            None
-        }
-    }
+    let (record, job, count) = (shards.path.clone(), shards.state.header.shown_id(), shards.shard.count().get());
+    let missing = report.check(missing, What::NoShardState, &shards.path).ok()?;
+    Some(ShardReport { record, job, count, missing, own_is_done })
 }
 
 /// Which shards have anything to do in these directories.
@@ -295,8 +287,8 @@ fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet
     let Some(selection) = cx.services.selection.as_ref().filter(|_| !waiting.is_empty()) else {
         return needed;
     };
-    let Some((_, split)) = selection.shards() else { return needed };
-    let list = selection.list();
+    let Some((_, split)) = &selection.shards else { return needed };
+    let list = &selection.list;
     // The innermost of these directories that each entry is in, as its number plus one; 0 if it is in none.
     let mut inside: Vec<Index> = vec![0; list.len()];
     for at in 0..Index::try_from(list.len()).unwrap_or(Index::MAX) {
@@ -318,33 +310,17 @@ fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet
 }
 
 fn finish_waiting(cx: RunContext<'_>, report: &mut Reporter<'_>, directory: &Waiting) {
-    let failed = |path: &PathBuf, errno| Error::new(What::CannotAccess, path).errno(errno);
     let (source_path, dest_path) = (directory.source_path.path(), directory.dest_path.path());
-    let source = match open_listed(cx, directory.directory) {
-        Ok(source) => source,
-        Err(errno) => {
-            report.problem(failed(&source_path, errno));
-            return;
-        }
-    };
+    let source = open_listed(cx, directory.directory);
+    let Ok(source) = report.check(source, What::CannotAccess, &source_path) else { return };
     if !Inode::of(source.as_fd()).is_ok_and(|now| now.is_same_file_as(&directory.source_inode)) {
         report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
         return;
     }
-    let dest = match directory.dest.open() {
-        Ok(dest) => dest,
-        Err(errno) => {
-            report.problem(failed(&dest_path, errno));
-            return;
-        }
-    };
+    let Ok(dest) = report.check(directory.dest.open(), What::CannotAccess, &dest_path) else { return };
     let keep = Keep {
-        source: Object { fd: source.as_fd(), path_only: true },
-        source_inode: &directory.source_inode,
-        source_path: &source_path,
-        dest: Object { fd: dest.as_fd(), path_only: true },
-        dest_inode: &directory.dest_inode,
-        dest_path: &dest_path,
+        source: side(&source, true, &directory.source_inode, &source_path),
+        dest: side(&dest, true, &directory.dest_inode, &dest_path),
         created: directory.created,
         entries: NewEntries::UNKNOWN,
     };
@@ -557,7 +533,7 @@ mod tests {
         let mut bench = bench(Plan::default()).dest("b", "whole");
         begin(&mut bench, 1, 2).says(&[]);
         let leave = |bench: &Bench, contents: &str| {
-            let name = bench.services.shards.get().unwrap().names().another();
+            let name = bench.services.shards.get().unwrap().names.another();
             fs::write(bench.dest_path(name.to_str().unwrap()), contents).unwrap();
         };
         leave(&bench, "of the first attempt");

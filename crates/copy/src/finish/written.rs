@@ -50,7 +50,10 @@ pub(crate) fn sync_early(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: &Ino
     let bytes = worker.mover.take_left_in_cache();
     let (services, device) = (cx.services, dest.id.device());
     // Where names wait, files are synced before they get them.
-    if bytes == 0 || cx.plan.durable != Durable::Flush || cx.names_wait() || !services.durability.background.left(bytes)
+    if bytes == 0
+        || cx.plan.durable != Durable::Flush
+        || cx.plan.names_wait()
+        || !services.durability.background.left(bytes)
     {
         return;
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use haul_cluster::ToDo;
 
 use crate::schedule::pool::Parking;
-use crate::walk::Listed;
+use crate::walk::{Listed, Listing};
 use crate::work::frame::{Frame, Tally};
 use crate::work::subject::Top;
 use crate::work::task::Task;
@@ -38,8 +38,8 @@ pub(crate) fn task_of(todo: ToDo<Away>) -> Option<Task> {
                 return Some(Task::PartDone(tally));
             }
             // Nor will others be able to begin with the rest of it.
-            frame.place().stays.store(true, Ordering::Relaxed);
-            frame.set_names(names);
+            frame.place.stays.store(true, Ordering::Relaxed);
+            frame.listing = Listing::of(names);
             Some(Task::Names { frame, top, segment: None })
         }
     }

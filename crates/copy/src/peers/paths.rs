@@ -130,7 +130,7 @@ pub(crate) fn pair_of(
     peers: &PeerGroup<'_>,
 ) -> Pair {
     match sides {
-        Some((frame, top)) => pair_of_place(frame.place(), top, peers),
+        Some((frame, top)) => pair_of_place(&frame.place, top, peers),
         None => Pair {
             operand: operand.0.as_os_str().to_owned(),
             operand_dest: operand.1.as_os_str().to_owned(),
@@ -273,8 +273,8 @@ mod tests {
         let end = wires.end_of(0);
         let (peers, frame) = (group(&end), entered(&bench));
         let top = Top { source: bench.source_path(""), dest: bench.dest_path(""), into_itself: false };
-        let pair = pair_of(frame.dest_dir(), Some((&frame, &top)), (Path::new(""), Path::new("")), &peers);
-        assert_eq!(pair.inodes, [frame.source_id(), frame.place().dest_inode.id].map(|id| id.inode()));
+        let pair = pair_of(&frame.place.dir, Some((&frame, &top)), (Path::new(""), Path::new("")), &peers);
+        assert_eq!(pair.inodes, [frame.place.source_inode.id, frame.place.dest_inode.id].map(|id| id.inode()));
         assert_eq!(pair.shown, ["source", "dest"]);
         let pair = Pair { dest: Way { prefix: bench.dest_path("").into(), ..pair.dest }, ..pair };
         assert_eq!(opened(&pair), Ok(pair.inodes));

@@ -23,7 +23,7 @@ const LONGEST: usize = 254;
 pub(crate) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno> {
     let mut taken = None;
     loop {
-        let (name, numbered) = next_backup_name(dest, plan, taken)?;
+        let (name, numbered) = backup_name(dest, plan, taken)?;
         if !numbered {
             dest.rename_to(&name)?;
             return Ok(name);
@@ -48,7 +48,7 @@ pub(crate) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
 pub(crate) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) -> Result<Option<OsString>, Errno> {
     let mut taken = None;
     loop {
-        let (name, numbered) = next_backup_name(dest, plan, taken)?;
+        let (name, numbered) = backup_name(dest, plan, taken)?;
         let dir = dest.dir()?;
         let link = |name: &OsStr| linkat(dir, dest.name, dir, name, AtFlags::empty());
         match make_or_replace(dest.beside(&name, dest.path), (!numbered).then_some(names), link) {
@@ -62,17 +62,12 @@ pub(crate) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) ->
     }
 }
 
-/// The name that a backup of the entry gets, and whether it is a numbered one.
+/// The name that a backup of the entry gets, and whether it is a numbered one. The number is beyond one that is known to be
+/// `taken`, though it may not be seen: a directory can be written without being readable.
 ///
 /// # Errors
 /// What the kernel says when the directory is read.
-pub(crate) fn backup_name(dest: Spot<'_>, plan: &Plan) -> Result<(OsString, bool), Errno> {
-    next_backup_name(dest, plan, None)
-}
-
-/// The same, with a number beyond one that is known to be taken, though it may not be seen: a directory can be written
-/// without being readable.
-fn next_backup_name(dest: Spot<'_>, plan: &Plan, taken: Option<String>) -> Result<(OsString, bool), Errno> {
+pub(crate) fn backup_name(dest: Spot<'_>, plan: &Plan, taken: Option<String>) -> Result<(OsString, bool), Errno> {
     let base = crate::walk::without_trailing_slashes(dest.name);
     let highest = match plan.backup {
         Backup::None | Backup::Simple => None,

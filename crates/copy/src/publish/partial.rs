@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::CWD;
 
-use super::ready::Ready;
+use super::ready::{ParentDirectory, Ready};
 use super::sides::Sides;
 use crate::error::{Error, What};
 use crate::walk::Spot;
@@ -47,7 +47,7 @@ struct Slot {
 #[derive(Default)]
 struct Partial {
     /// The directory that holds it, open, and the file itself; `None` if there is none at the moment.
-    open: Option<(Dir, File)>,
+    open: Option<(ParentDirectory, File)>,
     name: OsString,
     path: OsString,
     created: bool,
@@ -60,21 +60,6 @@ enum File {
     Open(Arc<OwnedFd>),
     /// It is whole and has no name of its own yet. Not open, so that the close that counts is a real one.
     Nameless(FileId),
-}
-
-/// The directory that holds it, open.
-enum Dir {
-    Shared(Arc<Sides>),
-    Own(OwnedFd),
-}
-
-impl AsFd for Dir {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Dir::Shared(sides) => sides.dest(),
-            Dir::Own(dir) => dir.as_fd(),
-        }
-    }
 }
 
 impl Default for Partials {
@@ -128,9 +113,10 @@ impl Partials {
 
     fn note(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: File, created: bool) {
         let dir = match sides {
-            Some(sides) => Dir::Shared(Arc::clone(sides)),
+            Some(sides) => ParentDirectory::Shared(Arc::clone(sides)),
             None => match dest.dir().and_then(|dir| haul_sys::rustix::io::fcntl_dupfd_cloexec(dir, 0)) {
-                Ok(dir) => Dir::Own(dir),
+                // The path is kept beside it, in memory that stays.
+                Ok(dir) => ParentDirectory::Own(dir, PathBuf::new()),
                 Err(_) => return,
             },
         };

@@ -23,7 +23,7 @@ impl ParentDirectory {
     /// What users know the entry by that gets this name in it.
     pub fn path(&self, last: &OsStr) -> PathBuf {
         match self {
-            ParentDirectory::Shared(sides) => sides.dest_path().joined(last),
+            ParentDirectory::Shared(sides) => sides.dest_path.joined(last),
             ParentDirectory::Own(_, path) => path.clone(),
         }
     }
@@ -32,7 +32,7 @@ impl ParentDirectory {
 impl AsFd for ParentDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            ParentDirectory::Shared(sides) => sides.dest(),
+            ParentDirectory::Shared(sides) => sides.dest.as_fd(),
             ParentDirectory::Own(dir, _) => dir.as_fd(),
         }
     }

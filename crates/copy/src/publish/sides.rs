@@ -9,7 +9,7 @@ use crate::walk::PathNode;
 pub(crate) struct Sides {
     pub source: OwnedFd,
     pub dest: OwnedFd,
-    dest_path: Arc<PathNode>,
+    pub dest_path: Arc<PathNode>,
 }
 
 impl Sides {
@@ -21,15 +21,5 @@ impl Sides {
     /// The source and the destination.
     pub fn both(&self) -> [BorrowedFd<'_>; 2] {
         [self.source.as_fd(), self.dest.as_fd()]
-    }
-
-    /// The directory of the destination.
-    pub fn dest(&self) -> BorrowedFd<'_> {
-        self.dest.as_fd()
-    }
-
-    /// The path of the directory of the destination.
-    pub fn dest_path(&self) -> &Arc<PathNode> {
-        &self.dest_path
     }
 }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use haul_sys::Errno;
+
+use crate::error::{Error, What};
 use crate::events::Event;
 use crate::report::Session;
 use crate::stats::Stats;
@@ -49,6 +51,16 @@ impl<'a> Reporter<'a> {
         Reported
     }
 
+    /// What a call has given; its error is reported as one about this path.
+    pub(crate) fn check<T>(
+        &mut self,
+        result: Result<T, Errno>,
+        what: What,
+        path: impl AsRef<Path>,
+    ) -> Result<T, Reported> {
+        result.map_err(|errno| self.fail(Error::new(what, path).errno(errno)))
+    }
+
     /// Reports something that is no failure.
     pub(crate) fn warning(&mut self, error: &Error) {
         self.stats.warnings += 1;
@@ -60,8 +72,10 @@ impl<'a> Reporter<'a> {
         self.session.observer.event(event);
     }
 
-    /// Reports attributes that could not be set, which fail the run only if they had to be kept.
-    pub(crate) fn attributes(&mut self, problems: Vec<Error>, kept: bool) {
+    /// Reports attributes that `set` could not set. They fail the run only if it says that they had to be kept, as this does.
+    pub(crate) fn attributes(&mut self, set: impl FnOnce(&mut dyn FnMut(Error)) -> bool) -> bool {
+        let mut problems = Vec::new();
+        let kept = set(&mut |error| problems.push(error));
         for error in problems {
             if kept {
                 self.warning(&error);
@@ -70,6 +84,7 @@ impl<'a> Reporter<'a> {
             }
         }
         self.failed |= !kept;
+        kept
     }
 
     /// An overwritten file is neither the old nor the new one.
@@ -183,10 +198,17 @@ mod tests {
 
     #[test]
     fn attributes_that_could_not_be_set_are_errors_only_where_they_had_to_be() {
-        let optional = |reporter: &mut Reporter<'_>| reporter.attributes(vec![error()], true);
-        assert_eq!(report_of(false, optional), counted(0, 1, false, false));
-        let required = |reporter: &mut Reporter<'_>| reporter.attributes(vec![error(), error()], false);
-        assert_eq!(report_of(false, required), counted(2, 0, true, false));
-        assert!(report_of(false, |reporter| reporter.attributes(Vec::new(), false)).failed, "a quiet loss is one, too");
+        let report = |problems: usize, kept: bool| {
+            report_of(false, |reporter| {
+                let said = reporter.attributes(|problem| {
+                    (0..problems).for_each(|_| problem(error()));
+                    kept
+                });
+                assert_eq!(said, kept);
+            })
+        };
+        assert_eq!(report(1, true), counted(0, 1, false, false));
+        assert_eq!(report(2, false), counted(2, 0, true, false));
+        assert!(report(0, false).failed, "a quiet loss is one, too");
     }
 }

@@ -150,7 +150,7 @@ impl<T> Pool<T> {
             work: Condvar::new(),
             change: Condvar::new(),
         };
-        drop(pool.lock_and_publish());
+        pool.publish(&pool.state.lock());
         pool
     }
 
@@ -161,8 +161,9 @@ impl<T> Pool<T> {
 
     /// Begins with one thread: more than one may be slower on this device.
     pub fn start_low(&self) {
-        self.state.lock().tuning.tuner.start_low();
-        drop(self.lock_and_publish());
+        let mut state = self.state.lock();
+        state.tuning.tuner.start_low();
+        self.publish(&state);
     }
 
     /// So many threads, or as many as there can be, for the user's profile knows the storage. `None`: it does not, and the
@@ -417,12 +418,6 @@ impl<T> Pool<T> {
         }
     }
 
-    fn lock_and_publish(&self) -> MutexGuard<'_, State<T>> {
-        let state = self.state.lock();
-        self.publish(&state);
-        state
-    }
-
     /// Makes the state visible to those who look without locking.
     fn publish(&self, state: &State<T>) {
         self.wanted.store(wanted(state), Ordering::Relaxed);
@@ -545,7 +540,7 @@ mod tests {
         let pool: Pool<u32> = Pool::new(Tuner::fixed(2), 8);
         assert!(matches!(pool.give(1), Offer::ForNewThread(1)));
         pool.state.lock().tuning.tuner = Tuner::fixed(1);
-        drop(pool.lock_and_publish());
+        pool.publish(&pool.state.lock());
         std::thread::scope(|scope| {
             let resting = scope.spawn(|| pool.rest_if_needed(|| false, || false));
             while pool.state.lock().running > 1 {

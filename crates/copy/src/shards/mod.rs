@@ -75,11 +75,6 @@ pub(crate) struct Waiting {
 }
 
 impl Shards {
-    /// What files are called before they have their names.
-    pub(crate) fn names(&self) -> &TemporaryNames {
-        &self.names
-    }
-
     /// An earlier run of the shard may have made anything that this one will make, or a job that was not finished.
     pub(crate) fn is_repeated(&self) -> bool {
         self.earlier == Earlier::Begun
@@ -94,7 +89,7 @@ impl Shards {
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let epoch = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let epoch = epoch.and_then(|digits| u32::from_str_radix(&digits[..4], 16).ok());
-        epoch.is_some_and(|epoch| epoch != self.state.epoch() & 0xffff)
+        epoch.is_some_and(|epoch| epoch != self.state.header.epoch & 0xffff)
     }
 }
 

@@ -47,10 +47,12 @@ pub(crate) struct Header {
     /// The ID for people.
     pub text: Vec<u8>,
     pub count: u32,
+    /// How many jobs there were before.
     pub epoch: u32,
     pub roots: u32,
     pub replaced: u32,
     pub began: Time,
+    /// Births tell what the job has made; otherwise directories are noted by their names.
     pub births: bool,
     pub inherited: bool,
 }

@@ -96,7 +96,7 @@ pub(crate) struct State {
     file: File,
     dir: OwnedFd,
     name: OsString,
-    header: Header,
+    pub(crate) header: Header,
     roots: Vec<OsString>,
     noted: Mutex<Noted>,
 }
@@ -166,21 +166,6 @@ impl State {
     pub(crate) fn is_of_job(&self, found: &Inode) -> Option<bool> {
         let began = Some(self.header.began).filter(|_| self.header.births)?;
         Some(began < found.born?)
-    }
-
-    /// Whether directories have to be noted by their names.
-    pub(crate) fn notes_directories(&self) -> bool {
-        !self.header.births
-    }
-
-    /// How many jobs there were before.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.header.epoch
-    }
-
-    /// The job's ID, to be read.
-    pub(crate) fn shown_id(&self) -> String {
-        self.header.shown_id()
     }
 
     /// Notes a name or a file.

@@ -101,7 +101,7 @@ fn the_first_shard_makes_a_record_for_its_user_alone() {
     let holder = holder();
     assert_eq!(holder.missing(), None);
     let (state, earlier) = holder.begin(2, &named("4711"));
-    assert_eq!((earlier, state.epoch(), state.shown_id().as_str()), (Earlier::Nothing, 0, "4711"));
+    assert_eq!((earlier, state.header.epoch, state.header.shown_id().as_str()), (Earlier::Nothing, 0, "4711"));
     assert_eq!(fs::metadata(holder.record()).unwrap().mode() & 0o777, 0o600);
     assert_eq!(holder.missing(), Some(vec![1, 2, 3]));
 }
@@ -111,7 +111,7 @@ fn a_shard_that_joins_finds_what_the_others_have_done() {
     let holder = holder();
     assert_eq!(holder.run(3, &named("a"), Ended::Well), [1, 2]);
     let (state, earlier) = holder.begin(1, &recorded());
-    assert_eq!((earlier, state.shown_id().as_str(), state.missing()), (Earlier::Nothing, "a", Ok(vec![1, 2])));
+    assert_eq!((earlier, state.header.shown_id().as_str(), state.missing()), (Earlier::Nothing, "a", Ok(vec![1, 2])));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn another_job_takes_the_place_of_a_finished_one() {
         holder.run(number, &named("a"), Ended::Well);
     }
     let (state, earlier) = holder.begin(1, &launched("b"));
-    assert_eq!((earlier, state.epoch(), state.shown_id().as_str()), (Earlier::Nothing, 1, "b"));
+    assert_eq!((earlier, state.header.epoch, state.header.shown_id().as_str()), (Earlier::Nothing, 1, "b"));
     assert_eq!(holder.missing(), Some(vec![1, 2, 3]));
     assert_eq!(fs::read_dir(holder.path.path()).unwrap().count(), 1, "the record alone");
 }
@@ -217,7 +217,7 @@ fn an_unfinished_job_is_replaced_by_one_that_the_user_names() {
     holder.run(1, &named("a"), Ended::Well);
     assert_eq!(holder.trouble(2, &launched("b")), "Unfinished 'a'");
     let (state, earlier) = holder.begin(2, &named("b"));
-    assert_eq!((earlier, state.epoch()), (Earlier::Begun, 1), "what that job made may be there");
+    assert_eq!((earlier, state.header.epoch), (Earlier::Begun, 1), "what that job made may be there");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_job_that_was_replaced_does_not_come_back() {
         assert_eq!(holder.trouble(1, &named(id)), "Superseded 'c'");
         assert_eq!(holder.trouble(2, &launched(id)), "Superseded 'c'");
     }
-    assert_eq!(holder.begin(1, &named("c")).0.epoch(), 2);
+    assert_eq!(holder.begin(1, &named("c")).0.header.epoch, 2);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_new_record_that_a_killed_process_left_is_no_obstacle() {
     let mut left = holder.record().into_os_string();
     left.push(".new");
     fs::write(&left, "half of a record").unwrap();
-    assert_eq!(holder.begin(1, &named("b")).0.epoch(), 1);
+    assert_eq!(holder.begin(1, &named("b")).0.header.epoch, 1);
     assert!(!fs::exists(left).unwrap());
 }
 
@@ -325,7 +325,7 @@ fn a_directory_is_of_the_job_if_it_was_made_after_its_begin() {
     let before = inode("before");
     let (state, _) = holder.begin(1, &recorded());
     let after = inode("after");
-    if state.notes_directories() {
+    if !state.header.births {
         assert_eq!((state.is_of_job(&before), state.is_of_job(&after)), (None, None), "births do not tell here");
     } else {
         assert_eq!((state.is_of_job(&before), state.is_of_job(&after)), (Some(false), Some(true)));

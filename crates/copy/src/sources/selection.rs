@@ -58,14 +58,6 @@ impl Selection {
         Selection { list, shards, roots, first, next }
     }
 
-    pub(crate) fn list(&self) -> &FileList {
-        &self.list
-    }
-
-    pub(crate) fn shards(&self) -> Option<&(Shard, Assignment)> {
-        self.shards.as_ref()
-    }
-
     /// So many entries from one on that are in the same directory, and the one behind them.
     pub(crate) fn beside(&self, start: Index, most: usize) -> (Vec<Listed>, Option<Index>) {
         let mut found = Vec::new();

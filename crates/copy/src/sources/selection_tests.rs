@@ -217,8 +217,8 @@ fn shards_without_list_walk_the_sources() {
     bench.plan.shard = Shard::new(1, 1);
     let (selection, said) = prepared(&bench, true);
     let selection = selection.unwrap().unwrap();
-    assert_eq!((selection.list().len(), said), (4, vec![]));
-    assert_eq!(selection.shards().unwrap().0, Shard::new(1, 1).unwrap());
+    assert_eq!((selection.list.len(), said), (4, vec![]));
+    assert_eq!(selection.shards.as_ref().unwrap().0, Shard::new(1, 1).unwrap());
 }
 
 #[test]

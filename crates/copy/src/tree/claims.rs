@@ -59,7 +59,7 @@ fn claim_if_linked(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subj
     let plan = cx.plan;
     // Two links that are followed may lead to one file.
     let several_names = subject.inode.links > 1 || subject.dereference != Dereference::Never;
-    if !cx.keeps_links() || plan.link == LinkMode::Hard || !several_names {
+    if !cx.plan.preserve.links || plan.link == LinkMode::Hard || !several_names {
         return Earlier::Nothing;
     }
     claim(cx, report, subject, level)
@@ -74,7 +74,11 @@ pub(crate) fn claim(
 ) -> Earlier {
     let Some(dir) = level.dir else { return Earlier::Nothing };
     let claim = cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
-    claim_with_others(cx, report, claim, subject, level)
+    match table(report, claim, subject.source) {
+        None => Earlier::Unknown,
+        Some(Claim::First) => claim_of_all(cx, report, subject, level),
+        Some(Claim::Made(made)) => Earlier::Made(made),
+    }
 }
 
 /// The same after a copy.
@@ -111,13 +115,7 @@ pub(crate) fn complete_claim(cx: RunContext<'_>, worker: &mut Worker<'_>, subjec
 
 /// Reports what the table of links could not do.
 pub(crate) fn table<T>(report: &mut Reporter<'_>, result: Result<T, Errno>, source: Spot<'_>) -> Option<T> {
-    match result {
-        Ok(value) => Some(value),
-        Err(errno) => {
-            report.problem(Error::new(What::LinksUnknown, source.path).errno(errno));
-            None
-        }
-    }
+    report.check(result, What::LinksUnknown, source.path).ok()
 }
 
 /// Asks the other processes for what this one has not met: it is claimed here already.
@@ -163,21 +161,6 @@ pub(crate) fn settle_for_all(cx: RunContext<'_>, worker: &mut Worker<'_>, inode:
         naming::give_names(cx, worker);
     }
     peers.settle(peers.key_of(inode.into()), made);
-}
-
-/// The same as the table of this process says it.
-fn claim_with_others(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    claim: Result<Claim, Errno>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Earlier {
-    match table(report, claim, subject.source) {
-        None => Earlier::Unknown,
-        Some(Claim::First) => claim_of_all(cx, report, subject, level),
-        Some(Claim::Made(made)) => Earlier::Made(made),
-    }
 }
 
 /// What stands, or will stand, at a name of the destination.

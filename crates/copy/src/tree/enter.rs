@@ -118,13 +118,9 @@ fn make_or_find_directory(
     if fresh && !stands {
         shard::note_directory(cx, &mut worker.report, dest);
         match make() {
-            Ok(()) => {}
             // Another shard has come first.
             Err(Errno::EXIST) if cx.plan.shard.is_some() => fresh = false,
-            Err(errno) => {
-                worker.report.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
-                return None;
-            }
+            made => worker.report.check(made, What::CannotCreateDirectory, dest.path).ok()?,
         }
     }
     let opened = match open_destination(subject, state) {
@@ -132,13 +128,7 @@ fn make_or_find_directory(
         Err(Errno::NOENT) if stands => make().and_then(|()| open_destination(subject, state)),
         opened => opened,
     };
-    let (fd, found) = match opened {
-        Ok(opened) => opened,
-        Err(errno) => {
-            worker.report.problem(Error::new(What::CannotStat, dest.path).errno(errno));
-            return None;
-        }
-    };
+    let (fd, found) = worker.report.check(opened, What::CannotStat, dest.path).ok()?;
     let created = fresh || resume::was_made_earlier(cx, &found) || shard::was_made_by_shard(cx, dest, &found);
     if fresh {
         resume::promise_directory(cx, &mut worker.report, &found);
@@ -211,7 +201,7 @@ fn open_source(
     subject: &Subject<'_>,
     level: &Level<'_>,
 ) -> Option<(OwnedFd, bool)> {
-    let above = level.ancestors.last().map(|above| above.source_id().device());
+    let above = level.ancestors.last().map(|above| above.place.source_inode.id.device());
     let mut contents = cx.wanted().contents(&subject.inode, above);
     let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::DIRECTORY | no_follow;

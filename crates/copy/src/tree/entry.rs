@@ -187,15 +187,11 @@ fn look_at_source<'s>(
         return walker.cx.wanted().entry(&inode).then(|| subject(inode, Some(opened)));
     }
     let inode = match if follow { source.inode_following() } else { source.inode() } {
-        Ok(inode) => inode,
         Err(Errno::NOENT) if level.listed.is_some() => {
             walker.worker.report.problem(Error::new(What::ListedMissing, source.path));
             return None;
         }
-        Err(errno) => {
-            walker.worker.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
-            return None;
-        }
+        inode => walker.worker.report.check(inode, What::CannotStat, source.path).ok()?,
     };
     if !walker.cx.wanted().entry(&inode) {
         return None;

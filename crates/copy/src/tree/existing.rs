@@ -13,13 +13,12 @@ use crate::finish::{naming, shard};
 use crate::journal::Fingerprint;
 use crate::plan::{Dereference, Overwrite};
 use crate::publish::backup;
-use crate::report::Reporter;
+use crate::report::{Reported, Reporter};
 use crate::tree::claims::{self, Earlier};
 use crate::tree::names::{self, Linked};
 use crate::tree::walker::Walker;
 use crate::walk::{Identity, Party, Spot, last_component};
 use crate::work::dest_state::{self, Action, DestState, may_write};
-use crate::work::frame::Frame;
 use crate::work::subject::{Level, Subject};
 
 /// What was found at the destination.
@@ -55,7 +54,7 @@ pub(crate) fn action_for(walker: &mut Walker<'_>, subject: &Subject<'_>, level: 
             None if shard::is_of_earlier_attempt(
                 walker.cx,
                 subject,
-                level.ancestors.last().is_some_and(Frame::is_created),
+                level.ancestors.last().is_some_and(|frame| frame.place.created),
                 &existing,
             ) =>
             {
@@ -74,7 +73,7 @@ fn order_decides(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing)
     // The user reads what was said before, and nothing comes between the question and the answer.
     let asks = cx.plan.overwrite == Overwrite::Ask;
     // Which name of the source is copied and which become links to that, where one of them stands there already.
-    let several_sources = cx.keeps_links() && (subject.inode.links > 1 || subject.follow);
+    let several_sources = cx.plan.preserve.links && (subject.inode.links > 1 || subject.follow);
     if subject.inode.kind == Kind::Directory {
         // Found by another way (a link to a directory, a mount): others may be filling it.
         return !matches!(cx.services.links.get((&existing.target).into()), Ok(None));
@@ -261,17 +260,8 @@ fn back_up(
     if link {
         match backup::link_aside(dest, plan, cx.temporary_names()) {
             Ok(Some(name)) => {
-                let backup = Some(name);
-                let backup_is_link = true;
-                let (new, replaces) = (true, true);
-                return Action::Copy(DestState {
-                    new,
-                    replaces,
-                    backup,
-                    backup_is_link,
-                    identity,
-                    ..DestState::default()
-                });
+                let state = DestState { new: true, replaces: true, backup_is_link: true, ..DestState::default() };
+                return Action::Copy(DestState { backup: Some(name), identity, ..state });
             }
             // No links there: for a moment the name stands for nothing.
             Ok(None) => {}
@@ -281,14 +271,14 @@ fn back_up(
             }
         }
     }
-    match backup::move_aside(dest, plan) {
-        Ok(name) => Action::Copy(DestState { new: true, backup: Some(name), ..DestState::default() }),
-        Err(Errno::NOENT) => Action::Copy(DestState { new: true, ..DestState::default() }),
-        Err(errno) => {
-            report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
-            Action::Failed
-        }
-    }
+    let backup = match backup::move_aside(dest, plan) {
+        Err(Errno::NOENT) => None,
+        moved => match report.check(moved, What::CannotBackup, dest.path) {
+            Ok(name) => Some(name),
+            Err(Reported) => return Action::Failed,
+        },
+    };
+    Action::Copy(DestState { new: true, backup, ..DestState::default() })
 }
 
 /// What stands there is the finished copy of this source. If it has other names, those that come get the same file; what is
@@ -303,7 +293,7 @@ fn is_known_by_other_name(
         walker.operands.remember(subject.dest, None);
     }
     let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
-    if !walker.cx.keeps_links() || !may_be_met_again {
+    if !walker.cx.plan.preserve.links || !may_be_met_again {
         return None;
     }
     match claims::claim(walker.cx, &mut walker.worker.report, subject, level) {

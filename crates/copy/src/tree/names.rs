@@ -35,7 +35,7 @@ pub(crate) fn link_to_earlier(
     level: &Level<'_>,
 ) -> Linked {
     loop {
-        let linked = match cx.names_wait() && subject.inode.links < MANY {
+        let linked = match cx.plan.names_wait() && subject.inode.links < MANY {
             true => naming::link_later(cx, worker, &earlier, subject),
             false => link_at_once(cx, worker, &earlier, subject, level),
         };
@@ -90,7 +90,7 @@ fn link_at_once(
     let here = level.dir.map(|dir| dir.id);
     match naming::link_now(cx, &mut worker.report, made, subject.dest, here, subject.follow) {
         // What it is to be a name of may wait for its own.
-        Err(Errno::NOENT | Errno::STALE) if cx.names_wait() => {
+        Err(Errno::NOENT | Errno::STALE) if cx.plan.names_wait() => {
             naming::give_names(cx, worker);
             naming::link_now(cx, &mut worker.report, made, subject.dest, here, subject.follow)
         }

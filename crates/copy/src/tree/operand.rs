@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::finish::{naming, written};
 use crate::links::DestDir;
 use crate::list::Index;
+use crate::publish::Sides;
 use crate::tree::entry::{self, Step};
 use crate::tree::walk;
 use crate::tree::walker::Walker;
@@ -33,7 +34,12 @@ pub(crate) fn copy_operand(
     let pool = walker.pool.filter(|_| !overlap(&frame));
     let pool = std::mem::replace(&mut walker.pool, pool);
     if let Some(pool) = walker.pool {
-        pool.fix(walker.worker.mover.jobs_of_profile(&walker.cx.plan.data, frame.devices(), || frame.sides()));
+        pool.fix(
+            walker
+                .worker
+                .mover
+                .jobs_of_profile(&walker.cx.plan.data, frame.devices(), || frame.sides.as_deref().map(Sides::both)),
+        );
         if walker.cx.services.transfers.probe.has_heads(frame.devices()) {
             pool.start_low();
         }

@@ -28,21 +28,17 @@ pub(crate) fn copy_operands(walker: &mut Walker<'_>) {
         walker.worker.report.problem(Error::new(What::AmbiguousDestination, path));
         return;
     }
-    match &plan.destination {
-        Destination::Directory(path) => match open_directory(path) {
-            Ok(dir) => copy_into(walker, path, dir),
-            Err(errno) => {
-                walker.worker.report.problem(Error::new(What::TargetDirectory, path).errno(errno));
-            }
-        },
-        Destination::Exactly(path) => copy_to(walker, path),
-        Destination::Guess(path) => match open_directory(path) {
-            Ok(dir) => copy_into(walker, path, dir),
-            Err(errno) if plan.sources.len() > 1 => {
-                walker.worker.report.problem(Error::new(What::Target, path).errno(errno));
-            }
-            Err(_) => copy_to(walker, path),
-        },
+    let (path, what, may_be_copy) = match &plan.destination {
+        Destination::Exactly(path) => return copy_to(walker, path),
+        Destination::Directory(path) => (path, What::TargetDirectory, false),
+        Destination::Guess(path) => (path, What::Target, plan.sources.len() <= 1),
+    };
+    match open_directory(path) {
+        Err(_) if may_be_copy => copy_to(walker, path),
+        opened => {
+            let Ok(dir) = walker.worker.report.check(opened, what, path) else { return };
+            copy_into(walker, path, dir);
+        }
     }
 }
 
@@ -85,26 +81,22 @@ fn root_of(report: &mut Reporter<'_>, dest: &Operand) -> Result<Option<Arc<DestD
     let Some(parent) = dest.parent() else { return Ok(None) };
     let prefix = renamed(dest.path(), OsStr::new("")).into_os_string();
     let root = DestDir::root_shown_as(Arc::clone(parent), prefix);
-    root.map(Some).map_err(|errno| report.fail(Error::new(What::CannotAccess, dest.path()).errno(errno)))
+    report.check(root, What::CannotAccess, dest.path()).map(Some)
 }
 
 fn copy_to_backup(walker: &mut Walker<'_>, source: Operand, dest: &Operand) {
-    match backup::backup_name(dest.spot(), walker.cx.plan) {
-        Ok((name, _)) => {
-            let Ok(root) = root_of(&mut walker.worker.report, dest) else { return };
-            let path = renamed(dest.path(), &name);
-            let plan = Plan { backup: Backup::None, ..walker.cx.plan.clone() };
-            let cx = RunContext { plan: &plan, peers: None, ..walker.cx };
-            let mut inner = Walker::alone(cx, walker.sink, walker.do_task);
-            operand::copy_operand(&mut inner, source, dest.spot().beside(&name, &path), false, root.as_ref());
-            naming::give_names(inner.cx, &mut inner.worker);
-            inner.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
-            walker.worker.report.add(inner.worker.report);
-        }
-        Err(errno) => {
-            walker.worker.report.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
-        }
-    }
+    let report = &mut walker.worker.report;
+    let name = backup::backup_name(dest.spot(), walker.cx.plan, None);
+    let Ok((name, _)) = report.check(name, What::CannotBackup, dest.path()) else { return };
+    let Ok(root) = root_of(report, dest) else { return };
+    let path = renamed(dest.path(), &name);
+    let plan = Plan { backup: Backup::None, ..walker.cx.plan.clone() };
+    let cx = RunContext { plan: &plan, peers: None, ..walker.cx };
+    let mut inner = Walker::alone(cx, walker.sink, walker.do_task);
+    operand::copy_operand(&mut inner, source, dest.spot().beside(&name, &path), false, root.as_ref());
+    naming::give_names(inner.cx, &mut inner.worker);
+    inner.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
+    walker.worker.report.add(inner.worker.report);
 }
 
 /// All sources into one directory.
@@ -123,13 +115,8 @@ fn copy_into(walker: &mut Walker<'_>, target: &OsStr, dir: OwnedFd) {
         return;
     }
     let shown = joined(target, OsStr::new("")).into_os_string();
-    let root = match DestDir::root_shown_as(Arc::clone(&dir), shown) {
-        Ok(root) => root,
-        Err(errno) => {
-            walker.worker.report.problem(Error::new(What::Target, target).errno(errno));
-            return;
-        }
-    };
+    let root = DestDir::root_shown_as(Arc::clone(&dir), shown);
+    let Ok(root) = walker.worker.report.check(root, What::Target, target) else { return };
     for (number, operand) in plan.sources.iter().enumerate() {
         if walker.cx.cancelled() {
             return;

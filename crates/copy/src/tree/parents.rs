@@ -11,13 +11,13 @@ use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::attributes::Keep;
+use crate::attributes::{Keep, side};
 use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::finish::{directories, naming, resume};
 use crate::links::{DestDir, duplicate};
-use crate::meta::{self, NewEntries, Object};
+use crate::meta::{self, NewEntries};
 use crate::plan::ModeRule;
 use crate::report::Reporter;
 use crate::tree::operand;
@@ -45,12 +45,8 @@ struct Parent {
 impl Parent {
     fn keep(&self) -> Keep<'_> {
         Keep {
-            source: Object { fd: self.source.as_fd(), path_only: true },
-            source_inode: &self.source_inode,
-            source_path: &self.source_path,
-            dest: Object { fd: self.dest.as_fd(), path_only: true },
-            dest_inode: &self.dest_inode,
-            dest_path: &self.dest_path,
+            source: side(&self.source, true, &self.source_inode, &self.source_path),
+            dest: side(&self.dest, true, &self.dest_inode, &self.dest_path),
             created: self.created,
             entries: NewEntries::UNKNOWN,
         }
@@ -69,17 +65,12 @@ pub(crate) fn copy_with_parents(walker: &mut Walker<'_>, target: &OsStr, dir: &O
         let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(Arc::new(dir), shown));
         // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
         let missing = parents.last().is_some_and(|parent| parent.fresh);
-        match root {
-            Ok(root) => {
-                let source = Operand::open(operand);
-                let base = last_component(bare);
-                let name = if base.is_empty() { OsStr::new(".") } else { base };
-                let dest = Spot::new(holder.as_fd(), name, &dest_path);
-                operand::copy_operand(walker, source, dest, missing, Some(&root));
-            }
-            Err(errno) => {
-                walker.worker.report.problem(Error::new(What::Target, target).errno(errno));
-            }
+        if let Ok(root) = walker.worker.report.check(root, What::Target, target) {
+            let source = Operand::open(operand);
+            let base = last_component(bare);
+            let name = if base.is_empty() { OsStr::new(".") } else { base };
+            let dest = Spot::new(holder.as_fd(), name, &dest_path);
+            operand::copy_operand(walker, source, dest, missing, Some(&root));
         }
     }
     // GNU cp leaves the directories alone if all were there already, or if the way to the file ends in one that
@@ -141,19 +132,13 @@ fn make_parent(
     source_path: &Path,
     dest: Spot<'_>,
 ) -> Option<Parent> {
-    let cannot_look = |errno| Error::new(What::ParentAttributes, source_path).errno(errno);
-    let attributes = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd))).map_err(cannot_look);
-    let (source_inode, source) = attributes.map_err(|error| report.fail(error)).ok()?;
+    let source = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+    let (source_inode, source) = report.check(source, What::ParentAttributes, source_path).ok()?;
     let mode = meta::parent_creation_mode(source_inode.permissions, &cx.plan.preserve).mode;
     let found = find_or_make(cx, report, source_path, dest, mode)?;
     let fresh = found.is_none();
-    let (dest_fd, mut dest_inode) = match open_parent(dest, found) {
-        Ok(opened) => opened,
-        Err(errno) => {
-            report.problem(Error::new(What::ParentAttributes, dest.path).errno(errno));
-            return None;
-        }
-    };
+    let opened = open_parent(dest, found);
+    let (dest_fd, mut dest_inode) = report.check(opened, What::ParentAttributes, dest.path).ok()?;
     let created = fresh || resume::was_made_earlier(cx, &dest_inode);
     if fresh {
         resume::promise_directory(cx, report, &dest_inode);
@@ -194,10 +179,7 @@ fn find_or_make(
         Err(_) => {}
     }
     cx.wait_to_make();
-    if let Err(errno) = dest.make_dir(mode) {
-        report.problem(Error::new(What::ParentMake, dest.path).errno(errno));
-        return None;
-    }
+    report.check(dest.make_dir(mode), What::ParentMake, dest.path).ok()?;
     report.tell(&Event::ParentMade { source: source_path.into(), dest: dest.path.into() });
     Some(None)
 }
@@ -217,10 +199,7 @@ fn finish_parent(cx: RunContext<'_>, report: &mut Reporter<'_>, parent: &Parent)
     if !parent.created && !asked {
         return true;
     }
-    let mut problems = Vec::new();
-    let kept = meta::finish_parent(&cx.attributes().request(&parent.keep()), &mut |error| problems.push(error));
-    report.attributes(problems, kept);
-    kept
+    report.attributes(|problem| meta::finish_parent(&cx.attributes().request(&parent.keep()), problem))
 }
 
 fn open_dir(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {

@@ -51,9 +51,9 @@ pub(crate) fn precreate(walker: &mut Walker<'_>, frame: &mut Frame) {
 /// filesystem with a device of its own: over a network it would only take time.
 fn may_make_ahead(walker: &Walker<'_>, frame: &Frame) -> bool {
     let [_, dest_device] = frame.devices();
-    frame.place().fresh
+    frame.place.fresh
         && dest_device.major != 0
-        && frame.listed().is_none()
+        && frame.place.listed.is_none()
         // Without one, the copy may be changing its own source.
         && walker.pool.is_some()
         && walker.cx.peers.is_none()
@@ -64,7 +64,7 @@ fn may_make_ahead(walker: &Walker<'_>, frame: &Frame) -> bool {
 
 /// Takes directories away that were made ahead and that nobody will visit.
 pub(crate) fn unmake_rest(frame: &mut Frame) {
-    let dir = Arc::clone(frame.dest_dir());
+    let dir = Arc::clone(&frame.place.dir);
     let (_, sides, names) = frame.names();
     let unsaid = Path::new("");
     let mut names = names.filter(|listed| listed.made.is_some()).peekable();
@@ -72,7 +72,7 @@ pub(crate) fn unmake_rest(frame: &mut Frame) {
         return;
     }
     let opened = if sides.is_none() { dir.open().ok() } else { None };
-    let dest_dir = sides.map(|sides| sides.dest()).or_else(|| opened.as_ref().map(AsFd::as_fd));
+    let dest_dir = sides.map(|sides| sides.dest.as_fd()).or_else(|| opened.as_ref().map(AsFd::as_fd));
     let Some(dest_dir) = dest_dir else { return };
     for listed in names {
         unmake(Spot::new(dest_dir, &listed.name, unsaid), listed);

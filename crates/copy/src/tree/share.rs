@@ -16,6 +16,7 @@ use crate::peers::paths::pair_of_place;
 use crate::plan::Dereference;
 use crate::schedule::pool::Offer;
 use crate::tree::walker::Walker;
+use crate::walk::Listing;
 use crate::work::frame::{Frame, Parked, ReplyHandle, Tally};
 use crate::work::subject::Top;
 use crate::work::task::Task;
@@ -71,7 +72,7 @@ fn give_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
         // Nobody wants it any more. Its segment stays where it is, empty.
         walker.sink.close(segment);
         let frame = &mut stack[donor];
-        frame.take_back(part);
+        frame.listing.join(part.listing);
         if let Some(tally) = &frame.tally {
             tally.remove();
         }
@@ -136,7 +137,7 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
         return;
     }
     let shareable = |(depth, frame): (usize, &Frame)| {
-        !frame.place().stays.load(Ordering::Relaxed) && frame.has_names_to_share(depth < innermost)
+        !frame.place.stays.load(Ordering::Relaxed) && frame.has_names_to_share(depth < innermost)
     };
     let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
     // Where too much waits already, others will have work of their own to give.
@@ -145,11 +146,11 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     let mut part = frame.split();
     let Some(tally) = frame.tally.clone() else { return };
     tally.add();
-    let names = part.take_names();
+    let names = part.listing.take_names();
     let token = peers.new_token();
     let message = Message::Names(WorkUnit {
         token,
-        pair: pair_of_place(part.place(), top, peers),
+        pair: pair_of_place(&part.place, top, peers),
         names: names.iter().map(Into::into).collect(),
     });
     let away = Away { frame: part, top: top.clone(), names, tally, _parking: parking };
@@ -164,9 +165,7 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     pool.one_fewer();
     let Some(away) = peers.take_back(token) else { return };
     away.tally.remove();
-    let mut part = away.frame;
-    part.set_names(away.names);
-    stack[donor].take_back(part);
+    stack[donor].listing.join(Listing::of(away.names));
 }
 
 /// Everything of a part that another process has given us is done.

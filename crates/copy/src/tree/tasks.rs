@@ -19,7 +19,6 @@ use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::{directories, written};
-use crate::meta::NewEntries;
 use crate::peers::paths::{self, open_holder};
 use crate::plan::{Dereference, Destination, Durable};
 use crate::progress::Progress;
@@ -32,14 +31,6 @@ use crate::work::directory::Directory;
 use crate::work::frame::{Frame, ReplyHandle};
 use crate::work::subject::Top;
 use crate::work::task::Task;
-
-/// A file of which a part is to be copied.
-struct OpenFile {
-    pub source: OwnedFd,
-    pub dest: OwnedFd,
-    pub source_inode: Inode,
-    pub dest_inode: Inode,
-}
 
 /// Does what another thread, or another process, has given away.
 pub(crate) fn do_task(walker: &mut Walker<'_>, task: Task) {
@@ -98,7 +89,8 @@ fn do_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &Ch
     peers.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
 }
 
-fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<OpenFile, Errno> {
+/// The source and the copy, and what they are.
+fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<([OwnedFd; 2], [Inode; 2]), Errno> {
     let read = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let write = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let (source, dest) = match &chunk.source_name {
@@ -123,12 +115,17 @@ fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<OpenFile, Errno> {
         && source_inode.kind == Kind::Regular
         && dest_inode.kind == Kind::Regular
         && (source_inode.size, modified) == (chunk.size, chunk.modified);
-    if meant { Ok(OpenFile { source, dest, source_inode, dest_inode }) } else { Err(Errno::STALE) }
+    if meant { Ok(([source, dest], [source_inode, dest_inode])) } else { Err(Errno::STALE) }
 }
 
 /// How many bytes of the chunk, from its beginning, are certainly in the copy for all to see.
-fn copy_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &Chunk, open: OpenFile) -> u64 {
-    let OpenFile { source, dest, source_inode, dest_inode } = open;
+fn copy_chunk(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    from: usize,
+    chunk: &Chunk,
+    ([source, dest], [source_inode, dest_inode]): ([OwnedFd; 2], [Inode; 2]),
+) -> u64 {
     let dest_path = match &chunk.source_name {
         Some(_) => joined(&chunk.pair.shown[1], &chunk.dest_name),
         None => PathBuf::from(&chunk.pair.operand_dest),
@@ -173,10 +170,7 @@ fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
         pair.shown[1].as_ref(),
         open.dest.as_fd(),
     );
-    let entries = match NewEntries::matter(&walker.cx.plan.preserve) {
-        true => directories::entries_of_found(walker.cx, &open.dest, &open.dest_inode),
-        false => NewEntries::UNKNOWN,
-    };
+    let entries = directories::new_entries(walker.cx, &open.dest, &open.dest_inode, None);
     let [source_path, dest_path] = pair.shown.map(|shown| PathNode::root(shown.as_ref()));
     let sides = Sides::new(open.source, open.dest, &dest_path);
     let place = Directory {
@@ -193,7 +187,7 @@ fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
         stays: AtomicBool::new(false),
     };
     let names = Listing::of(names.into_iter().map(Into::into).collect());
-    let frame = Frame::received(place, sides, names, ReplyHandle { from, token });
+    let frame = Frame { reply: Some(ReplyHandle { from, token }), ..Frame::new(place, sides, names) };
     let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
     walker.worker.report.stats.work_units += 1;
     walk::walk_tree(walker, frame, &mut top);

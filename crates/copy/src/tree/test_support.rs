@@ -145,7 +145,7 @@ pub(crate) fn top_level(dir: &Arc<DestDir>) -> Level<'_> {
 /// Where an entry of the directory stands that is the only one of these.
 pub(crate) fn level_in(ancestors: &[Frame]) -> Level<'_> {
     let [frame] = ancestors else { panic!("one directory") };
-    Level { ancestors, sides: frame.sides.as_ref(), ..top_level(frame.dest_dir()) }
+    Level { ancestors, sides: frame.sides.as_ref(), ..top_level(&frame.place.dir) }
 }
 
 /// The operand that all is below.

@@ -58,7 +58,7 @@ fn far_ancestors_are_closed_and_opened_again() {
     assert_eq!([0, 1].map(|level| descent.levels()[level].sides.is_some()), [false, true]);
     descent.leave().unwrap().1.unwrap();
     let [frame] = descent.levels() else { panic!("one level") };
-    let [source, dest] = frame.sides().unwrap().map(|dir| Inode::of(dir).unwrap().id);
+    let [source, dest] = frame.sides.as_ref().unwrap().both().map(|dir| Inode::of(dir).unwrap().id);
     assert_eq!([source, dest], [frame.place.source_inode.id, frame.place.dest_inode.id]);
 }
 

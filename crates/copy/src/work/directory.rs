@@ -1,6 +1,6 @@
 //! A directory of the source and its copy.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,10 +9,10 @@ use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
-use crate::attributes::Keep;
+use crate::attributes::{Keep, side};
 use crate::links::DestDir;
 use crate::list::Index;
-use crate::meta::{NewEntries, Object};
+use crate::meta::NewEntries;
 use crate::publish::Sides;
 use crate::walk::PathNode;
 
@@ -51,12 +51,8 @@ impl FullDirectory {
     pub(crate) fn keep<'k>(&'k self, [source_path, dest_path]: [&'k Path; 2]) -> Option<Keep<'k>> {
         let sides = self.sides.as_ref()?;
         Some(Keep {
-            source: Object { fd: sides.source.as_fd(), path_only: self.place.source_path_only },
-            source_inode: &self.place.source_inode,
-            source_path,
-            dest: Object { fd: sides.dest.as_fd(), path_only: true },
-            dest_inode: &self.place.dest_inode,
-            dest_path,
+            source: side(&sides.source, self.place.source_path_only, &self.place.source_inode, source_path),
+            dest: side(&sides.dest, true, &self.place.dest_inode, dest_path),
             created: self.place.created,
             entries: self.place.entries,
         })

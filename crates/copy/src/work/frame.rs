@@ -9,9 +9,6 @@ use haul_sys::rustix::fs::OFlags;
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::links::DestDir;
-use crate::list::Index;
-use crate::meta::NewEntries;
 use crate::publish::Sides;
 use crate::schedule::ordered::Segment;
 use crate::schedule::pool::Parking;
@@ -21,6 +18,7 @@ use crate::work::directory::{Directory, FullDirectory};
 /// A directory whose contents are being copied, or a part of them.
 pub(crate) struct Frame {
     pub place: Arc<Directory>,
+    /// As long as they are held open.
     pub sides: Option<Arc<Sides>>,
     pub listing: Listing,
     /// One side was reached through a symbolic link: its `..` is not the directory that it was found in.
@@ -68,39 +66,9 @@ impl Frame {
         self.place.created && self.place.dest_inode.id == dest
     }
 
-    /// It was made by this run, or by another one of the same command.
-    pub(crate) fn is_created(&self) -> bool {
-        self.place.created
-    }
-
-    /// Its number in the list of what is to be copied.
-    pub(crate) fn listed(&self) -> Option<Index> {
-        self.place.listed
-    }
-
-    /// The directory of the destination, to be opened again.
-    pub(crate) fn dest_dir(&self) -> &Arc<DestDir> {
-        &self.place.dir
-    }
-
-    /// The identity of the source.
-    pub(crate) fn source_id(&self) -> FileId {
-        self.place.source_inode.id
-    }
-
-    /// What is known of entries that we make in the destination.
-    pub(crate) fn entries(&self) -> NewEntries {
-        self.place.entries
-    }
-
     /// The filesystems of both sides.
     pub(crate) fn devices(&self) -> [DeviceNumber; 2] {
         [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
-    }
-
-    /// Both directories, as long as they are held open.
-    pub(crate) fn sides(&self) -> Option<[BorrowedFd<'_>; 2]> {
-        self.sides.as_ref().map(|sides| [sides.source.as_fd(), sides.dest.as_fd()])
     }
 
     /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
@@ -108,7 +76,7 @@ impl Frame {
         self.place.fresh && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
     }
 
-    /// Half of the names that are left, for another thread.
+    /// Half of the names that are left, for another thread. [`Listing::join`] undoes it.
     pub(crate) fn split(&mut self) -> Frame {
         Frame {
             place: Arc::clone(&self.place),
@@ -138,34 +106,9 @@ impl Frame {
         }
     }
 
-    /// Names of a directory that another process has made.
-    pub(crate) fn received(place: Directory, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
-        Frame { reply: Some(reply), ..Frame::new(place, sides, listing) }
-    }
-
-    /// What does not change.
-    pub(crate) fn place(&self) -> &Directory {
-        &self.place
-    }
-
     /// The names that were read and not visited, and where they are, if that is open.
     pub(crate) fn names(&mut self) -> (&Directory, Option<&Sides>, impl Iterator<Item = &mut Listed>) {
         (&self.place, self.sides.as_deref(), self.listing.names())
-    }
-
-    /// Takes the names out that it has.
-    pub(crate) fn take_names(&mut self) -> Vec<Listed> {
-        self.listing.take_names()
-    }
-
-    /// Puts them in.
-    pub(crate) fn set_names(&mut self, names: Vec<Listed>) {
-        self.listing = Listing::of(names);
-    }
-
-    /// Undoes [`Frame::split`].
-    pub(crate) fn take_back(&mut self, part: Frame) {
-        self.listing.join(part.listing);
     }
 
     /// It and its copy, to get its attributes.

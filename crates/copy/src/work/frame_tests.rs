@@ -16,7 +16,7 @@ fn listed(name: &str, kind: FileType) -> Listed {
 /// A directory that was made, with these names left in it.
 fn frame(bench: &Bench, names: impl IntoIterator<Item = String>) -> Frame {
     let mut frame = entered(bench);
-    frame.set_names(names.into_iter().map(|name| listed(&name, FileType::RegularFile)).collect());
+    frame.listing = Listing::of(names.into_iter().map(|name| listed(&name, FileType::RegularFile)).collect());
     frame
 }
 
@@ -33,7 +33,7 @@ proptest! {
         let mut part = frame.split();
         prop_assert_eq!([names(&mut frame), names(&mut part)].concat(), all.clone());
         prop_assert!(names(&mut part).len().abs_diff(names(&mut frame).len()) <= 1);
-        frame.take_back(part);
+        frame.listing.join(part.listing);
         prop_assert_eq!(names(&mut frame), all);
     }
 }
@@ -53,7 +53,7 @@ fn names_are_shared_only_of_an_open_directory_just_made() {
     let two = || ["a".into(), "b".into()];
     assert!(frame(&bench, two()).has_names_to_share(false));
     let mut there = found(&bench);
-    there.set_names(two().map(|name: String| listed(&name, FileType::RegularFile)).into());
+    there.listing = Listing::of(two().map(|name: String| listed(&name, FileType::RegularFile)).into());
     assert!(!there.has_names_to_share(false));
     assert!(!Frame { finished: true, ..frame(&bench, two()) }.has_names_to_share(false));
     assert!(!Frame { sides: None, ..frame(&bench, two()) }.has_names_to_share(false));
@@ -66,7 +66,7 @@ fn only_who_is_busy_shares_a_last_directory() {
         [(FileType::Directory, true, true), (FileType::Directory, false, false), (FileType::RegularFile, true, false)]
     {
         let mut frame = entered(&bench);
-        frame.set_names(vec![listed("a", kind)]);
+        frame.listing = Listing::of(vec![listed("a", kind)]);
         assert_eq!(frame.has_names_to_share(busy), shared, "{kind:?} {busy}");
     }
 }
@@ -75,9 +75,9 @@ fn only_who_is_busy_shares_a_last_directory() {
 fn names_that_are_taken_out_can_be_put_in_again() {
     let bench = Bench::new(Plan::default());
     let mut frame = frame(&bench, ["a".into(), "b".into()]);
-    let taken = frame.take_names();
+    let taken = frame.listing.take_names();
     assert!(names(&mut frame).is_empty());
-    frame.set_names(taken);
+    frame.listing = Listing::of(taken);
     assert_eq!(names(&mut frame), ["a", "b"]);
 }
 
@@ -111,8 +111,8 @@ fn a_directory_whose_parts_are_done_does_not_wait() {
 fn a_directory_is_filled_only_by_who_made_it() {
     let bench = Bench::new(Plan::default());
     let [made, there] = [entered(&bench), found(&bench)];
-    let dest = made.place().dest_inode.id;
-    assert!(made.is_filling(dest) && !made.is_filling(made.source_id()) && !there.is_filling(dest));
+    let dest = made.place.dest_inode.id;
+    assert!(made.is_filling(dest) && !made.is_filling(made.place.source_inode.id) && !there.is_filling(dest));
 }
 
 /// Whether these two directories below the bench overlap.

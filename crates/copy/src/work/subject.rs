@@ -68,6 +68,6 @@ pub(crate) struct Subject<'a> {
 impl Level<'_> {
     /// What is known of new entries of the directory that will hold the copy.
     pub(crate) fn entries(&self) -> NewEntries {
-        self.ancestors.last().map_or(NewEntries::UNKNOWN, Frame::entries)
+        self.ancestors.last().map_or(NewEntries::UNKNOWN, |parent| parent.place.entries)
     }
 }
