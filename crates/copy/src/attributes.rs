@@ -36,6 +36,9 @@ pub(crate) struct ReplacedFile {
     pub inode: Inode,
 }
 
+/// Permissions of the owner.
+pub(crate) const OWNER: u32 = 0o700;
+
 /// Set-user-ID and set-group-ID.
 pub(crate) const SPECIAL_RIGHTS: u32 = 0o6000;
 

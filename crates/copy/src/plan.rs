@@ -220,6 +220,14 @@ pub enum Destination {
     Exactly(OsString),
 }
 
+impl Destination {
+    /// The operand.
+    pub(crate) fn path(&self) -> &OsStr {
+        let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = self;
+        path
+    }
+}
+
 /// Which symbolic links of the source are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dereference {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_io::transfer::{Log, STEP};
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
-use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
+use haul_sys::rustix::fs::{AtFlags, unlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
 use crate::links::pages::{KEY, Key, Pages, Record as Page};
 use crate::plan::Plan;
 use crate::publish::temporary::TemporaryNames;
-use crate::walk::joined;
+use crate::walk::{entries_of, joined};
 
 /// Before the command and the number, in temporary names.
 pub(crate) const TEMPORARY: &str = ".haul-r";
@@ -168,11 +168,7 @@ impl Progress {
     /// Removes what earlier runs have left in a directory under temporary names; with `keep` not what this run may go
     /// on with. What cannot be removed stays: it is in nobody's way.
     pub(crate) fn tidy(&self, dir: BorrowedFd<'_>, keep: bool) {
-        // A handle cannot be read.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
-        for entry in entries {
-            let Ok(entry) = entry else { return };
+        for entry in entries_of(dir) {
             let name = entry.file_name();
             let Some(number) = self.names.number_of(name.to_bytes()) else { continue };
             match self.fate_of(number, keep) {
@@ -322,13 +318,11 @@ fn rank_journal_name(command: &Fingerprint, rank: usize) -> OsString {
 
 /// The journals that processes beside the first one have left in a directory.
 pub(crate) fn journals_of_others(dir: BorrowedFd<'_>, first: &OsStr) -> Vec<OsString> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return Vec::new() };
     let is_of_other = |name: &[u8]| {
         let number = name.strip_prefix(first.as_bytes()).and_then(|rest| rest.strip_prefix(b"."));
         number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
     };
-    let names = entries.map_while(Result::ok).map(|entry| entry.file_name().to_bytes().to_vec());
+    let names = entries_of(dir).map(|entry| entry.file_name().to_bytes().to_vec());
     let mut others: Vec<OsString> = names.filter(|name| is_of_other(name)).map(OsString::from_vec).collect();
     others.sort();
     others

@@ -14,10 +14,11 @@ use std::path::Path;
 
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+use haul_sys::rustix::fs::CWD;
 
 use crate::meta::XattrRules;
 use crate::plan::Plan;
+use crate::walk::open_directory;
 
 use super::entry::{Buffers, Outcome};
 use super::names::{Word, Work};
@@ -79,7 +80,7 @@ fn is_the_same(outcome: &Outcome) -> bool {
 /// Opens a directory and makes sure that it is the one that was meant.
 fn open(directory: &Directory) -> Result<(OwnedFd, Inode), Errno> {
     let open = |path: &OsStr| {
-        let fd = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = open_directory(CWD, path)?;
         let inode = Inode::of(fd.as_fd())?;
         Ok((fd, inode))
     };

@@ -4,14 +4,14 @@
 //! Everything in between is done by the code that makes any other file, which sees a new file in that directory.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{Mode, OFlags, openat, readlinkat};
+use haul_sys::rustix::fs::{OFlags, readlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use crate::attributes::{ReplacedFile, SPECIAL_RIGHTS};
@@ -28,7 +28,7 @@ use crate::progress::{Partial, has_settled};
 use crate::publish::ready::{ParentDirectory, Ready};
 use crate::publish::temporary::TemporaryNames;
 use crate::report::{Reported, Reporter};
-use crate::walk::{Identity, Spot};
+use crate::walk::{Identity, Spot, open_directory};
 use crate::work::dest_state::{DestState, may_write};
 use crate::work::file_outcome::FileOutcome;
 use crate::work::subject::Subject;
@@ -263,14 +263,10 @@ fn follow(dest: Spot<'_>) -> Result<(OwnedFd, OsString), Errno> {
         let path = Path::new(OsStr::from_bytes(&text));
         let last = path.file_name().ok_or(Errno::ISDIR)?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        dir = open_directory(dir.as_fd(), above.unwrap_or(Path::new(".")))?;
+        dir = open_directory(&dir, above.unwrap_or(Path::new(".")))?;
         name = last.to_owned();
     }
     Err(Errno::LOOP)
-}
-
-fn open_directory(from: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
-    openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]

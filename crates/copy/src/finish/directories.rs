@@ -6,16 +6,15 @@ use std::time::Instant;
 
 use haul_sys::inode::{Inode, Kind};
 
+use crate::attributes::OWNER;
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::{resume, shard, written};
 use crate::meta::{self, NewEntries, Object};
 use crate::report::Reporter;
-use crate::work::directory::{FullDirectory, sync_directory};
-
-/// Permissions of the owner.
-const OWNER: u32 = 0o700;
+use crate::walk::sync_directory;
+use crate::work::directory::FullDirectory;
 
 /// A directory of an earlier run as that made it, as far as this matters for its attributes.
 pub(crate) fn as_it_was_made(cx: RunContext<'_>, found: Inode, source: &Inode, entries: &NewEntries) -> Inode {

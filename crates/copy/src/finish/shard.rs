@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
+use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use parking_lot::Mutex;
 
-use crate::attributes::{Keep, side};
+use crate::attributes::{Keep, OWNER, side};
 use crate::context::RunContext;
 use crate::decide::Existing;
 use crate::error::{Error, What};
@@ -25,13 +25,11 @@ use crate::publish::temporary::TemporaryNames;
 use crate::report::Reporter;
 use crate::shards::state::{self, Claim, Earlier, Ended, State, Trouble};
 use crate::shards::{ShardReport, Shards, TEMPORARY, Waiting, job, objection, roots};
-use crate::walk::{Operand, Spot, last_component};
-use crate::work::directory::{FullDirectory, sync_directory};
+use crate::walk::{Operand, Spot, entries_of, last_component, sync_directory};
+use crate::work::directory::FullDirectory;
 use crate::work::subject::Subject;
 
-/// Permissions of the owner, and the three special bits.
-pub(crate) const OWNER: u32 = 0o700;
-
+/// The three special bits of a mode.
 const SPECIAL: u32 = 0o7000;
 
 /// Between two looks whether another process still copies the same shard.
@@ -120,10 +118,7 @@ pub(crate) fn tidy_after_shards(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
     let Some(shards) = cx.services.shards.get().filter(|shards| shards.is_repeated()) else { return };
     // The journal knows what is of use in those of this shard.
     let keeps_own = cx.services.progress.get().is_some();
-    // A handle cannot be read.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
-    for entry in entries.map_while(Result::ok) {
+    for entry in entries_of(dir) {
         if shards.is_left_over(entry.file_name().to_bytes(), keeps_own) {
             // It is in nobody's way, and the next run tries again.
             unlinkat(dir, entry.file_name(), AtFlags::empty()).ok();

@@ -21,6 +21,7 @@ use haul_sys::rustix::process::geteuid;
 use parking_lot::Mutex;
 
 use crate::error::errno_of;
+use crate::walk::sync_directory;
 pub use record::{Digest, Fingerprint, RECORD, Record, read};
 
 /// Records that are taken over at a time.
@@ -100,8 +101,7 @@ impl Journal {
         retry_on_intr(|| fsync(&journal.file))?;
         journal.this_run = Some(Inode::of(journal.file.as_fd())?.modified);
         if made {
-            let above = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-            retry_on_intr(|| fsync(&above))?;
+            sync_directory(dir)?;
         }
         Ok(journal)
     }

@@ -12,7 +12,7 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::links::{DestDir, Made, duplicate};
 use crate::peers::PeerGroup;
 use crate::plan::{Dereference, Destination, Plan};
-use crate::walk::Operand;
+use crate::walk::{Operand, open_directory};
 use crate::work::directory::Directory;
 use crate::work::frame::Frame;
 use crate::work::subject::Top;
@@ -43,7 +43,7 @@ pub(crate) fn open_pair(plan: &Plan, pair: &Pair) -> Result<OpenPair, Errno> {
             // The first one is the operand.
             source = openat(&source, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
         }
-        dest = openat(&dest, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        dest = open_directory(&dest, name)?;
         let id = |fd: &OwnedFd| Inode::of(fd.as_fd()).map(|inode| inode.id);
         dir = dir.below(name, id(&dest)?, id(&source)?);
     }
@@ -69,13 +69,12 @@ pub(crate) fn open_pair(plan: &Plan, pair: &Pair) -> Result<OpenPair, Errno> {
 /// # Errors
 /// What the kernel says; another machine may not see yet what was made there.
 fn open_way(way: &Way) -> Result<(OwnedFd, Arc<DestDir>), Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = if way.prefix.is_empty() { ".".as_ref() } else { way.prefix.as_os_str() };
-    let mut fd = openat(CWD, root, flags, Mode::empty())?;
+    let mut fd = open_directory(CWD, root)?;
     let mut dir = DestDir::root_shown_as(Arc::new(duplicate(fd.as_fd())?), way.prefix.clone())?;
     for name in &way.names {
         // A link is followed where the process that was here first has followed one; inode numbers tell.
-        fd = openat(&fd, name, flags, Mode::empty())?;
+        fd = open_directory(&fd, name)?;
         dir = dir.known_below(name, Inode::of(fd.as_fd())?.id);
     }
     Ok((fd, dir))
@@ -112,11 +111,10 @@ pub(crate) fn pair_of_place(place: &Directory, top: &Top, peers: &PeerGroup<'_>)
 
 /// A place for tables that do not fit into memory, if there is one.
 pub(crate) fn room_for_tables(plan: &Plan) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = match &plan.destination {
-        Destination::Directory(path) => openat(CWD, path, flags, Mode::empty()),
+        Destination::Directory(path) => open_directory(CWD, path),
         Destination::Exactly(path) | Destination::Guess(path) => {
-            Operand::open(path).spot().dir().and_then(|dir| openat(dir, ".", flags, Mode::empty()))
+            Operand::open(path).spot().dir().and_then(|dir| open_directory(dir, "."))
         }
     };
     opened.ok()

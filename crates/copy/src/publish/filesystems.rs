@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, fstatfs, openat};
+use haul_sys::rustix::fs::{OFlags, fcntl_getfl, fstatfs};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use parking_lot::Mutex;
 
 use haul_sys::inode::DeviceNumber;
+
+use crate::walk::reopen_directory;
 
 /// A filesystem that was written to.
 #[derive(Debug, Clone)]
@@ -72,8 +74,7 @@ impl Filesystems {
             None => is_handle(fd),
         };
         // A handle of a directory is not enough; an open file is as it is.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = match openat(fd, ".", flags, Mode::empty()) {
+        let opened = match reopen_directory(fd) {
             Ok(opened) => Some(opened),
             Err(_) if handle => None,
             Err(_) => fcntl_dupfd_cloexec(fd, 0).ok(),

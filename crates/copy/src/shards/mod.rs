@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::inode::Inode;
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
-use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use parking_lot::Mutex;
 
 use crate::error::{Error, What};
@@ -28,7 +26,8 @@ use crate::plan::{Backup, Destination, Durable, IfChanged, Job, Plan, Verify};
 use crate::publish::temporary::TemporaryNames;
 use crate::shards::record::Meaning;
 use crate::shards::state::{Earlier, State, Trouble};
-use crate::walk::{Operand, PathNode, last_component, without_trailing_slashes};
+use crate::sources::destination::{holder_of, settle_destination};
+use crate::walk::{PathNode, last_component, without_trailing_slashes};
 
 /// Before the command, the job, the shard and a number, in temporary names.
 pub(crate) const TEMPORARY: &str = ".haul-s";
@@ -151,21 +150,13 @@ pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
     if let Some(path) = plan.ambiguous_destination() {
         return Err(Error::new(What::AmbiguousDestination, path));
     }
-    let (holder, last, shown) = match crate::sources::destination::settle_destination(plan) {
-        Destination::Directory(path) => {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let opened = openat(CWD, &path, flags, Mode::empty());
-            (opened.map_err(|errno| Error::new(What::TargetDirectory, &path).errno(errno))?, OsString::new(), path)
-        }
-        Destination::Exactly(path) | Destination::Guess(path) => {
-            let operand = Operand::open(&path);
-            let spot = operand.spot();
-            let held = spot.dir().and_then(|dir| fcntl_dupfd_cloexec(dir, 0));
-            let held = held.map_err(|errno| Error::new(What::CannotAccess, &path).errno(errno))?;
-            let shown = crate::walk::renamed(operand.path(), OsStr::new("")).into_os_string();
-            (held, last_component(spot.name).to_owned(), shown)
-        }
+    let destination = settle_destination(plan);
+    let what = match destination {
+        Destination::Directory(_) => What::TargetDirectory,
+        Destination::Exactly(_) | Destination::Guess(_) => What::CannotAccess,
     };
+    let holder = holder_of(&destination).map_err(|errno| Error::new(what, destination.path()).errno(errno));
+    let (holder, last, shown) = holder?;
     let inode = Inode::of(holder.as_fd()).map_err(|errno| Error::new(What::CannotAccess, &shown).errno(errno))?;
     let command = job(plan, &last, &inode);
     let record = crate::walk::joined(&shown, &state::name(&command));

@@ -28,6 +28,7 @@ use crate::journal::Fingerprint;
 use crate::list::Shard;
 use crate::plan::Job;
 use crate::shards::record::{HEADER, Header, Meaning, NAME, fingerprint, meaning};
+use crate::walk::sync_directory;
 
 /// How state files are opened: never through a link, never waiting.
 const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
@@ -124,7 +125,8 @@ impl State {
             None => {
                 let header = first_header(claim);
                 let header = begin(&file, header, &[], &[])?;
-                sync_names(dir);
+                // Who may not read the directory cannot sync it either.
+                sync_directory(dir).ok();
                 header
             }
         };
@@ -410,14 +412,9 @@ fn replace(
     }
     let header = begin(&file, header, &replaced, &notes)?;
     renameat(dir, &temporary, dir, name)?;
-    sync_names(dir);
+    // As above.
+    sync_directory(dir).ok();
     Ok((file, header))
-}
-
-fn sync_names(dir: BorrowedFd<'_>) {
-    let above = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    // Who may not read the directory cannot sync it either.
-    above.and_then(|above| retry_on_intr(|| fsync(&above))).ok();
 }
 
 fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<File, Trouble> {

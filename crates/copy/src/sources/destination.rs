@@ -1,19 +1,21 @@
 //! What the destination that the user named stands for.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+use haul_sys::rustix::fs::CWD;
 
+use crate::links::duplicate;
 use crate::plan::{Destination, Plan};
+use crate::walk::{Operand, last_component, open_directory, renamed};
 
 /// What the destination of this plan is at this moment: a directory to copy into, or the copy itself. To be asked by one of
 /// several processes before any of them has made something there.
 #[must_use]
 pub fn settle_destination(plan: &Plan) -> Destination {
     let Destination::Guess(path) = &plan.destination else { return plan.destination.clone() };
-    match open_directory(path) {
+    match open_directory(CWD, path) {
         // Rank 0 says why that does not go.
         _ if plan.ambiguous_destination().is_some() => plan.destination.clone(),
         Err(_) if plan.sources.len() > 1 => plan.destination.clone(),
@@ -22,9 +24,18 @@ pub fn settle_destination(plan: &Plan) -> Destination {
     }
 }
 
-/// Opens a directory that the user named.
-pub(crate) fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {
-    openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+/// The directory that holds what is copied to a destination, the name that the copy has there (empty if copies go into it), and
+/// what users know the directory by.
+pub(crate) fn holder_of(destination: &Destination) -> Result<(OwnedFd, OsString, OsString), Errno> {
+    match destination {
+        Destination::Directory(path) => Ok((open_directory(CWD, path)?, OsString::new(), path.clone())),
+        Destination::Exactly(path) | Destination::Guess(path) => {
+            let operand = Operand::open(path);
+            let spot = operand.spot();
+            let shown = renamed(operand.path(), OsStr::new("")).into_os_string();
+            Ok((duplicate(spot.dir()?)?, last_component(spot.name).to_owned(), shown))
+        }
+    }
 }
 
 #[cfg(test)]

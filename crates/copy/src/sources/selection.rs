@@ -10,17 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use haul_sys::inode::Kind;
-use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
+use haul_sys::rustix::fs::{FileType, OFlags};
 
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::list::{Assignment, FileList, Index, Shard};
-use crate::plan::{Destination, Plan};
+use crate::plan::Plan;
 use crate::report::Session;
 use crate::sources::survey::{self, root_of};
 use crate::sources::within::{operand_inode, ways_up};
 use crate::stats::Stats;
-use crate::walk::{Listed, Operand};
+use crate::walk::{Listed, Operand, open_directory};
 
 /// What is to be copied.
 pub(crate) struct Selection {
@@ -167,12 +167,11 @@ fn misfits(plan: &Plan, list: &FileList) -> Vec<Error> {
 
 /// Shards do not know what the others have made: neither in a source, nor for an operand of the same name.
 pub(crate) fn into_itself(plan: &Plan) -> Option<Error> {
-    let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = &plan.destination;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = plan.destination.path();
     let dest = Operand::open(path);
     let spot = dest.spot();
-    let above = || openat(spot.dir()?, ".", flags, Mode::empty());
-    let Ok(start) = spot.open(flags, 0).or_else(|_| above()) else { return None };
+    let above = || open_directory(spot.dir()?, ".");
+    let Ok(start) = spot.open(OFlags::PATH | OFlags::DIRECTORY, 0).or_else(|_| above()) else { return None };
     let ways_up = ways_up(start.as_fd()).unwrap_or_default();
     plan.sources.iter().find_map(|source| {
         let inode = operand_inode(Operand::open(source).spot(), plan).ok()?;

@@ -11,7 +11,7 @@ use crate::context::test_support::Bench;
 use crate::events::{Confirm, Observer, Question};
 use crate::list::{Entry, Root};
 use crate::meta::XattrRules;
-use crate::plan::{Dereference, Overwrite};
+use crate::plan::{Dereference, Destination, Overwrite};
 use crate::publish::Partials;
 
 #[derive(Default)]

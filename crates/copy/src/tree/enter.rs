@@ -8,6 +8,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
 
+use crate::attributes::OWNER;
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
@@ -24,9 +25,7 @@ use crate::work::directory::Directory;
 use crate::work::frame::Frame;
 use crate::work::subject::{Level, Subject};
 
-/// Permissions of the owner, and of all others.
-pub(crate) const OWNER: u32 = 0o700;
-
+/// Permissions of all but the owner.
 const OTHERS: u32 = 0o077;
 
 /// The directory of the destination, open.

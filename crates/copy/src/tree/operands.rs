@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use haul_sys::inode::{Inode, Kind};
+use haul_sys::rustix::fs::CWD;
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
@@ -15,11 +16,10 @@ use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};
 use crate::publish::backup;
 use crate::report::{Reported, Reporter};
-use crate::sources::destination::open_directory;
 use crate::sources::within::{operand_inode, reaches, ways_up};
 use crate::tree::walker::Walker;
 use crate::tree::{operand, parents};
-use crate::walk::{Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
+use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
 
 /// Copies all operands.
 pub(crate) fn copy_operands(walker: &mut Walker<'_>) {
@@ -33,7 +33,7 @@ pub(crate) fn copy_operands(walker: &mut Walker<'_>) {
         Destination::Directory(path) => (path, What::TargetDirectory, false),
         Destination::Guess(path) => (path, What::Target, plan.sources.len() <= 1),
     };
-    match open_directory(path) {
+    match open_directory(CWD, path) {
         Err(_) if may_be_copy => copy_to(walker, path),
         opened => {
             let Ok(dir) = walker.worker.report.check(opened, what, path) else { return };

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+use haul_sys::rustix::fs::{CWD, OFlags};
 
-use crate::attributes::{Keep, side};
+use crate::attributes::{Keep, OWNER, side};
 use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::Event;
@@ -22,12 +22,7 @@ use crate::plan::ModeRule;
 use crate::report::Reporter;
 use crate::tree::operand;
 use crate::tree::walker::Walker;
-use crate::walk::{Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
-
-/// Permissions of the owner.
-const OWNER: u32 = 0o700;
-
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
 
 /// One directory of the source path and its counterpart.
 struct Parent {
@@ -108,11 +103,11 @@ fn make_parents(
         source_path.extend_from_slice(name.as_bytes());
         let shown = PathBuf::from(OsStr::from_bytes(&source_path));
         let opened = match parents.last().map(|parent| &parent.source) {
-            Some(above) => open_dir(above, name),
+            Some(above) => open_directory(above, *name),
             None if operand.as_bytes().first() == Some(&b'/') => {
-                openat(CWD, "/", DIRECTORY, Mode::empty()).and_then(|root| open_dir(&root, name))
+                open_directory(CWD, "/").and_then(|root| open_directory(&root, *name))
             }
-            None => openat(CWD, *name, DIRECTORY, Mode::empty()),
+            None => open_directory(CWD, *name),
         };
         let holder = parents.last().map_or(dir, |parent| &parent.dest);
         let dest_path = joined(target, OsStr::from_bytes(&source_path));
@@ -200,10 +195,6 @@ fn finish_parent(cx: RunContext<'_>, report: &mut Reporter<'_>, parent: &Parent)
         return true;
     }
     report.attributes(|problem| meta::finish_parent(&cx.attributes().request(&parent.keep()), problem))
-}
-
-fn open_dir(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat(above, name, DIRECTORY, Mode::empty())
 }
 
 /// The components of a path but for the last.

@@ -1,6 +1,5 @@
 //! Does what another thread, or another process, has given away.
 
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use haul_io::transfer::Transfer;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, openat};
+use haul_sys::rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::context::RunContext;
@@ -20,13 +19,14 @@ use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::{directories, written};
 use crate::peers::paths::{self, open_holder};
-use crate::plan::{Dereference, Destination, Durable};
+use crate::plan::{Dereference, Durable};
 use crate::progress::Progress;
 use crate::publish::Sides;
 use crate::report::Reporter;
+use crate::sources::destination::holder_of;
 use crate::tree::walker::Walker;
 use crate::tree::{share, walk};
-use crate::walk::{Listing, Operand, PathNode, joined, last_component, renamed};
+use crate::walk::{Listing, Operand, PathNode, joined};
 use crate::work::directory::Directory;
 use crate::work::frame::{Frame, ReplyHandle};
 use crate::work::subject::Top;
@@ -55,21 +55,10 @@ fn begin_progress_elsewhere(cx: RunContext<'_>, report: &mut Reporter<'_>) {
     if shared.progress.get().is_some() {
         return;
     }
-    let opened = match &cx.plan.destination {
-        Destination::Directory(path) => {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let dir =
-                openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
-            dir.and_then(|dir| Progress::open(cx.plan, dir.as_fd(), OsStr::new(""), path, peers.transport.rank()))
-        }
-        Destination::Exactly(path) | Destination::Guess(path) => {
-            let operand = Operand::open(path);
-            let shown = renamed(operand.path(), OsStr::new(""));
-            let dir = operand.spot().dir().map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
-            let last = last_component(operand.spot().name);
-            dir.and_then(|dir| Progress::open(cx.plan, dir, last, shown.as_os_str(), peers.transport.rank()))
-        }
-    };
+    let destination = &cx.plan.destination;
+    let holder = holder_of(destination).map_err(|errno| Error::new(What::NoJournal, destination.path()).errno(errno));
+    let opened = holder
+        .and_then(|(dir, last, shown)| Progress::open(cx.plan, dir.as_fd(), &last, &shown, peers.transport.rank()));
     match opened {
         // Nobody else sets it.
         Ok(progress) => _ = shared.progress.set(progress),

@@ -10,6 +10,7 @@ use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::links::DestDir;
 use crate::peers::{PeerGroup, task_of};
+use crate::plan::Destination;
 use crate::tree::share::share_and_rest;
 use crate::tree::test_support::{among, entered, plan, troubles, whole_tree};
 

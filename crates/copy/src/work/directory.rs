@@ -1,13 +1,10 @@
 //! A directory of the source and its copy.
 
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_sys::Errno;
 use haul_sys::inode::Inode;
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::attributes::{Keep, side};
 use crate::links::DestDir;
@@ -57,11 +54,4 @@ impl FullDirectory {
             entries: self.place.entries,
         })
     }
-}
-
-/// Brings the names in a directory to the device.
-pub(crate) fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat(dir, ".", flags, Mode::empty())?;
-    haul_sys::rustix::io::retry_on_intr(|| haul_sys::rustix::fs::fsync(&opened))
 }

@@ -16,6 +16,7 @@
 //!   again.
 
 mod descent;
+mod directory;
 mod entered;
 mod identity;
 mod listing;
@@ -25,6 +26,7 @@ mod spot;
 mod upwards;
 
 pub use descent::{Descent, Level};
+pub use directory::{entries_of, open_directory, reopen_directory, sync_directory};
 pub use entered::Entered;
 pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, one_entry};
 pub use listing::{Listed, Listing};

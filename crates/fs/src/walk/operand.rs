@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+use haul_sys::rustix::fs::CWD;
 
+use super::directory::open_directory;
 use super::spot::Spot;
 
 /// A path that the user named, split into an open parent directory and a last component.
@@ -26,12 +27,7 @@ impl Operand {
     /// every use of the operand's spot then answers with the errno, as every use of the path would.
     pub fn open(path: &OsStr) -> Operand {
         let (parent, name) = split(path.as_bytes());
-        let parent = if parent.is_empty() {
-            openat(CWD, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        } else {
-            openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        };
-        let parent = parent.map(Arc::new);
+        let parent = open_directory(CWD, if parent.is_empty() { &b"."[..] } else { parent }).map(Arc::new);
         Operand { parent, name: OsString::from_vec(name.to_vec()), path: PathBuf::from(path) }
     }
 
