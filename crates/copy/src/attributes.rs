@@ -195,7 +195,7 @@ mod tests {
     use haul_testbed::temp_dir;
 
     use super::*;
-    use crate::report::reporter::report_of;
+    use crate::report::report_of;
 
     /// Two files, of which the second is to be a copy of the first.
     struct Two {

@@ -33,9 +33,8 @@ const LEVELS: &[&[&str]] = &[
     &["journal"],
     &["decide"],
     &["compare"],
-    // From a whole file to its name; then what was made, to be found again.
+    // From a whole file to its name.
     &["publish"],
-    &["links"],
     // What a run says, and the threads that it has; neither knows a tree.
     &["report", "schedule"],
     &["attributes", "progress"],

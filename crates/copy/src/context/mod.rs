@@ -3,12 +3,191 @@
 
 pub(crate) mod free_space;
 pub(crate) mod name_queue;
-mod run_context;
-mod services;
 #[cfg(test)]
 pub(crate) mod test_support;
-mod worker;
 
-pub(crate) use run_context::RunContext;
-pub(crate) use services::Services;
-pub(crate) use worker::Worker;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use haul_io::transfer::{self, Mover};
+use haul_sys::inode::DeviceNumber;
+use haul_sys::kernel::Kernel;
+use parking_lot::Mutex;
+
+use free_space::FreeSpaceGate;
+use name_queue::NameQueue;
+
+use crate::attributes::{Attributes, DeferredFlags};
+use crate::decide::Wanted;
+use crate::events::{DataReport, Event};
+use crate::journal::Record;
+use crate::links::LinkTable;
+use crate::meta::{Caller, PairMemory};
+use crate::peers::PeerGroup;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::publish::background_sync::BackgroundSync;
+use crate::publish::filesystems::Filesystems;
+use crate::publish::temporary::TemporaryNames;
+use crate::report::{Reporter, Session};
+use crate::shards::Shards;
+use crate::sources::selection::Selection;
+use crate::walk::{Identities, PathCursor};
+use crate::work::file_data::{Broken, FileData};
+
+/// What every stage of a copy may use: what is asked for, who follows and stops it, and what the threads share.
+#[derive(Clone, Copy)]
+pub(crate) struct RunContext<'a> {
+    pub plan: &'a Plan,
+    /// As one thread has it: its observer keeps the order of events.
+    pub session: &'a Session<'a>,
+    pub services: &'a Services,
+    /// What syncs files, shares their extents and opens them again. Engines, which move the data, have their own.
+    pub kernel: &'a dyn Kernel,
+    /// The other processes, if there are any.
+    pub peers: Option<&'a PeerGroup<'a>>,
+}
+
+impl<'a> RunContext<'a> {
+    /// What sets attributes.
+    pub fn attributes(self) -> Attributes<'a> {
+        Attributes::new(self.plan, &self.session.xattr_rules, &self.services.memory, self.services.caller)
+    }
+
+    /// Temporary names. Where a later run of the same command will look for them, they are names that it knows.
+    pub fn temporary_names(self) -> &'a TemporaryNames {
+        let services = self.services;
+        let of_shard = services.shards.get().map(|shards| &shards.names);
+        services.progress.get().map(|progress| &progress.names).or(of_shard).unwrap_or(&services.names)
+    }
+
+    pub fn names_if(self, wanted: bool) -> Option<&'a TemporaryNames> {
+        wanted.then(|| self.temporary_names())
+    }
+
+    /// Which entries of the sources are copied.
+    pub fn wanted(self) -> Wanted<'a> {
+        Wanted::new(self.plan, &self.session.skip_files)
+    }
+
+    /// Waits for the turn to make a file. Returns at once in a cancelled run, which stops where it always does.
+    pub fn wait_to_make(self) {
+        let _came = self.session.pace.turn_to_make(&|| self.cancelled());
+    }
+
+    pub fn cancelled(self) -> bool {
+        self.session.cancel.is_cancelled()
+    }
+}
+
+/// What has to reach its device.
+#[derive(Default)]
+pub(crate) struct Durability {
+    /// The filesystems that are written to.
+    pub filesystems: Filesystems,
+    /// Their syncs while files are still being copied.
+    pub background: BackgroundSync,
+    /// What waits for its name until it is on its device.
+    pub names: NameQueue,
+}
+
+/// What all threads of a run share.
+pub(crate) struct Services {
+    /// What was made for source files that have several names, and for directories.
+    pub links: LinkTable,
+    /// Which attributes cannot be kept between two filesystems, and were warned about.
+    pub memory: PairMemory,
+    /// Which filesystems show files of others.
+    pub identities: Identities,
+    /// What was found out about filesystems, devices and memory.
+    pub transfers: Arc<transfer::Shared>,
+    pub space_gate: FreeSpaceGate,
+    /// Whose turn it is to look at a disk image, and to copy it.
+    pub images: Mutex<()>,
+    /// What has to reach its device, where that matters.
+    pub durability: Durability,
+    /// The journal, with `--resume`.
+    pub progress: OnceLock<Progress>,
+    /// What is to be copied, if it is not everything.
+    pub selection: Option<Selection>,
+    /// Temporary names where no later run will look for them.
+    pub names: TemporaryNames,
+    /// The state of the job that this run is a shard of.
+    pub shards: OnceLock<Shards>,
+    /// Who runs the process.
+    pub caller: Caller,
+}
+
+impl Services {
+    /// `several`: more than one thread may be at work.
+    pub fn new(selection: Option<Selection>, caller: Caller, several: bool) -> Services {
+        Services {
+            links: LinkTable::default(),
+            memory: PairMemory::new(),
+            identities: Identities::default(),
+            transfers: Arc::default(),
+            space_gate: FreeSpaceGate::new(several),
+            images: Mutex::default(),
+            durability: Durability::default(),
+            progress: OnceLock::new(),
+            selection,
+            names: TemporaryNames::anybodys(),
+            shards: OnceLock::new(),
+            caller,
+        }
+    }
+}
+
+/// What one thread of a run owns. Nothing in it is about one file.
+pub(crate) struct Worker<'a> {
+    pub report: Reporter<'a>,
+    /// Moves data; owns the engines.
+    pub mover: Mover,
+    /// What was finished since the journal was written last.
+    pub finished: Vec<Record>,
+    /// Files whose last flags wait for their last hard link.
+    pub deferred: Vec<DeferredFlags>,
+    /// The filesystem that was written to last, where that matters.
+    pub writes_to: Option<DeviceNumber>,
+    /// Memory for the two paths of the next entry of a directory.
+    pub paths: [PathCursor; 2],
+}
+
+impl<'a> Worker<'a> {
+    /// Nothing is done yet.
+    pub fn new(cx: RunContext<'a>) -> Worker<'a> {
+        Worker {
+            report: Reporter::new(cx.session, cx.plan.fail_fast),
+            mover: Mover::new(Arc::clone(&cx.services.transfers)),
+            finished: Vec::new(),
+            deferred: Vec::new(),
+            writes_to: None,
+            paths: Default::default(),
+        }
+    }
+
+    /// Moves the data of a file, reports how that went, and counts.
+    pub fn move_data(&mut self, cx: RunContext<'_>, job: &FileData<'_>) -> Result<(), Broken> {
+        let (source, dest) = (job.source_path, job.dest_path);
+        let observer = cx.session.observer;
+        observer.event(&Event::DataStarted { source: source.into(), size: job.transfer.source_inode.size });
+        let done = self.mover.move_data(&job.transfer, &cx.plan.data, cx.session.control());
+        self.report.stats.count_data(&done);
+        let steps = &done.steps;
+        let tried =
+            if done.known.is_empty() { Cow::from(&done.tried) } else { [&done.known[..], &done.tried].concat().into() };
+        observer.event(&Event::DataDone(DataReport {
+            source: source.into(),
+            dest: dest.into(),
+            reasons: Cow::Borrowed(&steps.reasons),
+            profile: steps.profile.zip(done.profile_origin.as_deref().map(Cow::Borrowed)),
+            tried,
+            holes: steps.hole_search(),
+            moved: done.moved,
+            workers: done.workers,
+            time: done.time,
+            image: job.image.cloned().map(Arc::new),
+        }));
+        done.stopped.map_or(Ok(()), |stop| Err(Broken::of(stop, [source, dest])))
+    }
+}

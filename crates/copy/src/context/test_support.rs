@@ -40,10 +40,9 @@ use crate::publish::{Partials, Sides};
 use crate::report::Session;
 use crate::stats::Stats;
 use crate::walk::{PathNode, Spot};
-use crate::work::dest_state::DestState;
 use crate::work::directory::{Directory, FullDirectory};
+use crate::work::entry::{DestState, Subject};
 use crate::work::file_data::FileData;
-use crate::work::subject::Subject;
 
 /// What everybody who shows a name shows in the place of a temporary one, which nobody can foresee.
 pub(crate) const TEMPORARY: &str = "(temporary)";

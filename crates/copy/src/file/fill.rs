@@ -10,10 +10,8 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::context::Worker;
-use crate::context::{RunContext, free_space};
+use crate::context::{RunContext, Worker, free_space};
 use crate::error::{Error, What};
-use crate::file::changes;
 use crate::file::check::{self, ReadAgain};
 use crate::file::image::{self, Looked};
 use crate::file::open::OpenFiles;
@@ -22,10 +20,8 @@ use crate::meta::{self, Object};
 use crate::plan::Reflink;
 use crate::report::{Reported, Reporter};
 use crate::walk::Identity;
-use crate::work::dest_state::DestState;
+use crate::work::entry::{DestState, Subject, Unfinished};
 use crate::work::file_data::{Broken, FileData};
-use crate::work::subject::Subject;
-use crate::work::unfinished::Unfinished;
 
 /// Gives a destination the contents of its source: its data, or none if only attributes are copied, or just another time if
 /// it has them already. Returns the source as it was when its data was copied, and what reading it again has found.
@@ -96,7 +92,7 @@ fn fill(
     let result = match looked.is_some() {
         // The copy of an image looks for itself.
         true => result,
-        false => result.and_then(|read| changes::settle_changes(cx, worker, &job, &mut copied, before, read)),
+        false => result.and_then(|read| check::settle_changes(cx, worker, &job, &mut copied, before, read)),
     };
     let whole = match result.and_then(|read| check::settle_check(&job, read)) {
         Ok(checked) => {

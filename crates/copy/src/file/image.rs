@@ -21,8 +21,7 @@ use crate::error::{Error, What};
 use crate::events::{DataReport, Event};
 use crate::images::{ImageReport, RegionReport};
 use crate::plan::{CacheUse, Plan, SmartCopy, Sparse};
-use crate::report::Reporter;
-use crate::report::Session;
+use crate::report::{Reporter, Session};
 use crate::work::file_data::{Broken, FileData};
 
 /// Smaller files are not looked at with [`SmartCopy::Auto`]: no filesystem worth it is that small.

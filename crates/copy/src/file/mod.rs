@@ -1,8 +1,6 @@
 //! Everything that is no directory, from its two sides to a whole copy. `regular` is the way of one regular file, top-down.
 
-pub(crate) mod changes;
 pub(crate) mod check;
-pub(crate) mod close;
 pub(crate) mod fill;
 pub(crate) mod image;
 pub(crate) mod open;

@@ -21,10 +21,8 @@ use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
 use crate::report::{Reported, Reporter};
 use crate::walk::Spot;
-use crate::work::dest_state::{self, DestState};
+use crate::work::entry::{self, Adopted, DestState, Subject, Unfinished};
 use crate::work::file_data::FileData;
-use crate::work::subject::Subject;
-use crate::work::unfinished::{Adopted, Unfinished};
 
 /// An open destination.
 struct Opened {
@@ -145,7 +143,7 @@ fn open_regular_destination(
         match open_existing(cx, subject, state) {
             Err(Errno::NOENT) => create(cx, subject, state, source_inode),
             Err(_) if cx.plan.force => {
-                if !dest_state::remove(report, dest) {
+                if !entry::remove(report, dest) {
                     return None;
                 }
                 replaced = true;

@@ -4,21 +4,26 @@
 //! set and the file is closed ([`close`]). Where the plan wants that, all this happens under a temporary name in the directory
 //! of the final one ([`temporary_file`]), which the file gets at last: at once, or when it is on its device.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
-use haul_sys::inode::FileId;
+use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
+use haul_sys::rustix::io::retry_on_intr;
 
-use crate::attributes::Set;
+use crate::attributes::{Keep, ReplacedFile, Set};
 use crate::context::{RunContext, Worker};
 use crate::decide::copied_as_regular;
-use crate::file::{check, close, fill, open, special, temporary_file};
-use crate::finish::{naming, shard, written};
-use crate::report::Reported;
-use crate::work::dest_state::DestState;
-use crate::work::file_outcome::FileOutcome;
-use crate::work::subject::Subject;
-use crate::work::unfinished::Unfinished;
+use crate::error::{Error, What};
+use crate::file::open::{self, OpenFiles};
+use crate::file::{check, fill, special, temporary_file};
+use crate::finish::{naming, shard, undo, written};
+use crate::meta::Side;
+use crate::report::{Reported, Reporter};
+use crate::walk::Spot;
+use crate::work::entry::{DestState, FileOutcome, Subject, Unfinished};
+use crate::work::file_data::Broken;
 
 /// Makes the copy of what is neither a directory nor to be a link to the source, and says which file it is, if that is known.
 pub(crate) fn make_file(
@@ -94,7 +99,7 @@ fn copy(
     }
     worker.report.stats.regular += 1;
 
-    let set = close::set_attributes(cx, &mut worker.report, subject, state, (&files, &copied), unfinished)?;
+    let set = set_attributes(cx, &mut worker.report, subject, state, (&files, &copied), unfinished)?;
     let Set { kept: attributes_kept, deferred } = set;
     worker.report.stats.metadata_time += moved.elapsed();
     // A second attempt was of a source that nobody had seen settle.
@@ -103,12 +108,82 @@ fn copy(
     worker.deferred.extend(deferred);
 
     written::sync_early(cx, worker, &dest_inode);
-    let unsynced = close::close(cx, &mut worker.report, subject, state, files, unfinished)?;
+    let unsynced = close(cx, &mut worker.report, subject, state, files, unfinished)?;
     if !attributes_kept && !state.temporary {
         return Err(Reported);
     }
     let source = unfinished.print.filter(|_| as_seen);
     Ok(FileOutcome { id, checked, attributes_kept, unsynced, source })
+}
+
+/// Sets the attributes of a whole file: those of the old one that it replaces, then those of the source as it was when it
+/// was `copied`.
+pub(crate) fn set_attributes(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    state: &DestState,
+    (files, copied): (&OpenFiles, &Inode),
+    unfinished: &Unfinished,
+) -> Result<Set, Reported> {
+    let found;
+    let mut keep = files.keep(subject, copied);
+    if let Some(replaced) = &state.replaced {
+        found = inherit_or_give_up(cx, report, subject.dest, &keep, replaced, unfinished)?;
+        // From here on it is a file that was found there.
+        keep = Keep { created: false, dest: Side { inode: &found, ..keep.dest }, ..keep };
+    }
+    // What could not be kept is reported. Under a temporary name a whole file is of no use to anybody.
+    Ok(cx.attributes().set_of_file(&keep, state.temporary, report))
+}
+
+/// Gives a new file what the old one had, or removes it; how the new one is then.
+fn inherit_or_give_up(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    dest: Spot<'_>,
+    keep: &Keep<'_>,
+    replaced: &ReplacedFile,
+    unfinished: &Unfinished,
+) -> Result<Inode, Reported> {
+    if cx.attributes().of_replaced(keep, replaced, report) {
+        return Ok(Inode::of(keep.dest.object.fd).unwrap_or(*keep.dest.inode));
+    }
+    let error = Some(Error::new(What::NotTakenOver, keep.dest.path));
+    undo::give_up(cx, report, dest, keep.dest.inode, (keep.created, unfinished), Broken { error });
+    Err(Reported)
+}
+
+/// Closes a whole copy, or gives it back if it must stay open until it is on its device. An error if it turned out not to
+/// be whole.
+pub(crate) fn close(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    state: &DestState,
+    files: OpenFiles,
+    unfinished: &Unfinished,
+) -> Result<Option<(OwnedFd, FileId)>, Reported> {
+    let OpenFiles { dest: fd, dest_inode: inode, created, .. } = files;
+    // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
+    let alone = inode.kind == Kind::BlockDevice || written::syncs_alone(cx, inode.id.device());
+    let waits = state.temporary && cx.plan.names_wait();
+    let synced = if alone && !waits { retry_on_intr(|| cx.kernel.sync(fd.as_fd())) } else { Ok(()) };
+    // No engine holds a job now, so this is the last reference and the close is a real one.
+    let closed = match Arc::try_unwrap(fd) {
+        Ok(fd) if waits => return Ok(Some((fd, inode.id))),
+        Ok(fd) => haul_sys::close(fd).and(synced),
+        Err(_still_shared) => Err(Errno::BUSY),
+    };
+    match closed {
+        Ok(()) => Ok(None),
+        Err(errno) => {
+            // Some filesystems write only now: the data is not whole.
+            let error = Error::new(What::Closing, subject.dest.path).errno(errno);
+            undo::give_up(cx, report, subject.dest, &inode, (created, unfinished), Broken { error: Some(error) });
+            Err(Reported)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -398,5 +473,110 @@ mod tests {
         make_b(&bench).says(&[]);
         assert_eq!(bench.tree(), ["b -> text"]);
         assert_eq!(fs::symlink_metadata(bench.dest_path("b")).unwrap().nlink(), 1);
+    }
+}
+
+#[cfg(test)]
+mod close_tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::PathBuf;
+
+    use haul_sys::inode::Time;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran};
+    use crate::file::open;
+    use crate::plan::{Durable, Plan, Preserve};
+
+    /// Opens `a` and `b`, and closes the copy; whether it stays open until it is on its device.
+    fn close_b(bench: &Bench, temporary: bool) -> Ran<Result<bool, Reported>> {
+        let (mut subject, state) = (bench.subject("a", "b"), DestState { temporary, ..bench.state("b") });
+        bench.run(|cx, worker| {
+            let unfinished = &mut Unfinished::default();
+            let files = open::both_sides(cx, worker, &mut subject, &state, unfinished)?;
+            close(cx, &mut worker.report, &subject, &state, files, unfinished).map(|open| open.is_some())
+        })
+    }
+
+    fn durable(durable: Durable) -> Bench {
+        Bench::new(Plan { durable, ..Plan::default() }).source("a", "new")
+    }
+
+    fn cannot_close(errno: Errno) -> String {
+        format!(r#"error: failed to close "b": {errno}"#)
+    }
+
+    #[test]
+    fn a_new_file_whose_sync_fails_is_removed() {
+        let mut bench = durable(Durable::Flush);
+        bench.writes_to_filesystem(false);
+        bench.kernel.sync = Some(Errno::IO);
+        let ran = close_b(&bench, false);
+        ran.says(&[&cannot_close(Errno::IO)]);
+        assert_eq!((ran.value, bench.tree(), ran.damaged), (Err(Reported), vec![], vec![]));
+    }
+
+    #[test]
+    fn an_old_file_whose_sync_fails_is_damaged() {
+        let mut bench = durable(Durable::Flush).dest("b", "half");
+        bench.writes_to_filesystem(false);
+        bench.kernel.sync = Some(Errno::IO);
+        let ran = close_b(&bench, false);
+        ran.says(&[&cannot_close(Errno::IO)]);
+        assert_eq!((ran.value, ran.damaged), (Err(Reported), vec![PathBuf::from("b")]));
+        assert_eq!(bench.tree(), ["b: half"]);
+    }
+
+    #[test]
+    fn files_are_synced_only_where_filesystems_are_not() {
+        for (plan, syncs_whole, syncs) in
+            [(Durable::Flush, false, 1), (Durable::Flush, true, 0), (Durable::None, false, 0)]
+        {
+            let bench = durable(plan);
+            bench.writes_to_filesystem(syncs_whole);
+            let ran = close_b(&bench, false);
+            ran.says(&[]);
+            assert_eq!((ran.value, bench.kernel.synced().len()), (Ok(false), syncs), "{plan:?} {syncs_whole}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_waits_for_its_name_stays_open() {
+        let bench = durable(Durable::File);
+        bench.writes_to_filesystem(false);
+        assert_eq!(close_b(&bench, true).value, Ok(true));
+        assert!(bench.kernel.synced().is_empty(), "it is synced when it gets its name");
+        assert_eq!(close_b(&bench.dest("b", "old"), false).value, Ok(false), "this one has its name");
+    }
+
+    #[test]
+    fn a_file_that_somebody_still_writes_is_not_whole() {
+        let bench = durable(Durable::None);
+        let (mut subject, state) = (bench.subject("a", "b"), bench.state("b"));
+        let ran = bench.run(|cx, worker| {
+            let unfinished = &mut Unfinished::default();
+            let files = open::both_sides(cx, worker, &mut subject, &state, unfinished).unwrap();
+            let _held = Arc::clone(&files.dest);
+            close(cx, &mut worker.report, &subject, &state, files, unfinished).is_err()
+        });
+        ran.says(&[&cannot_close(Errno::BUSY)]);
+        assert!(ran.value && bench.tree().is_empty());
+    }
+
+    #[test]
+    fn a_copy_gets_the_times_that_its_source_had() {
+        let preserve = Preserve { timestamps: true, ..Preserve::default() };
+        let bench = Bench::new(Plan { preserve, ..Plan::default() }).source("a", "new");
+        let (mut subject, state) = (bench.subject("a", "b"), bench.state("b"));
+        let ran = bench.run(|cx, worker| {
+            let unfinished = &mut Unfinished::default();
+            let files = open::both_sides(cx, worker, &mut subject, &state, unfinished).unwrap();
+            let copied = Inode { modified: Time { seconds: 1000, nanoseconds: 0 }, ..files.source_inode };
+            set_attributes(cx, &mut worker.report, &subject, &state, (&files, &copied), unfinished).unwrap().kept
+        });
+        ran.says(&[]);
+        assert!(ran.value);
+        assert_eq!(fs::metadata(bench.dest_path("b")).unwrap().mtime(), 1000);
     }
 }

@@ -16,8 +16,7 @@ use crate::plan::LinkMode;
 use crate::publish::replace;
 use crate::report::{Reported, Reporter};
 use crate::walk::Spot;
-use crate::work::dest_state::DestState;
-use crate::work::subject::Subject;
+use crate::work::entry::{DestState, Subject};
 
 /// Makes a symbolic link that leads to the source (`-s`).
 pub(crate) fn make_symbolic_link_to_source(

@@ -15,8 +15,7 @@ use haul_sys::rustix::fs::{OFlags, readlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use crate::attributes::{ReplacedFile, SPECIAL_RIGHTS};
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
 use crate::file::open::open_without_waiting;
@@ -29,10 +28,7 @@ use crate::publish::ready::{ParentDirectory, Ready};
 use crate::publish::temporary::TemporaryNames;
 use crate::report::{Reported, Reporter};
 use crate::walk::{Identity, Spot, open_directory};
-use crate::work::dest_state::{DestState, may_write};
-use crate::work::file_outcome::FileOutcome;
-use crate::work::subject::Subject;
-use crate::work::unfinished::{Adopted, Unfinished};
+use crate::work::entry::{Adopted, DestState, FileOutcome, Subject, Unfinished, may_write};
 
 /// Both for the owner.
 const READ_AND_WRITE: u32 = 0o600;

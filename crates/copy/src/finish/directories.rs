@@ -7,8 +7,7 @@ use std::time::Instant;
 use haul_sys::inode::{Inode, Kind};
 
 use crate::attributes::OWNER;
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::finish::{resume, shard, written};
 use crate::meta::{self, NewEntries, Object};

@@ -13,22 +13,21 @@ use haul_sys::inode::{DeviceNumber, FileId};
 use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::context::RunContext;
-use crate::context::Worker;
 use crate::context::name_queue::{Item, MOST_FILES};
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::finish::{directories, resume, undo};
-use crate::links::{Made, duplicate, link_to};
+use crate::links::{Made, duplicate};
 use crate::plan::Durable;
 use crate::publish::filesystems::Synced;
 use crate::publish::ready::{ParentDirectory, Ready};
-use crate::publish::replace::{Replaced, rename_to_free};
+use crate::publish::replace::{Replaced, link_to, rename_to_free};
 use crate::report::Reporter;
 use crate::schedule::limits::descriptors;
 use crate::walk::{Spot, last_component};
 use crate::work::directory::FullDirectory;
-use crate::work::subject::Subject;
+use crate::work::entry::Subject;
 
 /// Finished files that another run would not know of if this one is killed.
 const MOST_UNWRITTEN: usize = 64;

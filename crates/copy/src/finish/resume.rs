@@ -14,18 +14,15 @@ use haul_io::verify::Checked;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, unlinkat};
 
-use crate::context::RunContext;
-use crate::context::Services;
-use crate::context::Worker;
+use crate::context::{RunContext, Services, Worker};
 use crate::error::{Error, What};
 use crate::finish::shard;
 use crate::journal::{Digest, Fingerprint, Record};
-use crate::progress::CheckpointLog;
-use crate::progress::{Progress, has_settled, journals_of_others};
+use crate::progress::{CheckpointLog, Progress, has_settled, journals_of_others};
 use crate::report::Reporter;
 use crate::shards::Shards;
+use crate::work::entry::Unfinished;
 use crate::work::file_data::FileData;
-use crate::work::unfinished::Unfinished;
 
 /// Opens the journal in this directory, for copies that get the name `last` there, or any if that is empty. False if there
 /// can be none, which was reported.

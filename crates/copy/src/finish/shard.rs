@@ -27,7 +27,7 @@ use crate::shards::state::{self, Claim, Earlier, Ended, State, Trouble};
 use crate::shards::{ShardReport, Shards, TEMPORARY, Waiting, job, objection, roots};
 use crate::walk::{Operand, Spot, entries_of, last_component, sync_directory};
 use crate::work::directory::FullDirectory;
-use crate::work::subject::Subject;
+use crate::work::entry::Subject;
 
 /// The three special bits of a mode.
 const SPECIAL: u32 = 0o7000;

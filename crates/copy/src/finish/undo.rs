@@ -12,9 +12,8 @@ use crate::error::{Error, What};
 use crate::events::Event;
 use crate::report::Reporter;
 use crate::walk::{Spot, renamed};
-use crate::work::dest_state::DestState;
+use crate::work::entry::{DestState, Unfinished};
 use crate::work::file_data::Broken;
-use crate::work::unfinished::Unfinished;
 
 /// Names for copies that are not like their sources are tried up to this number.
 const MOST_MARKED: u32 = 1000;

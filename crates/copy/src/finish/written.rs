@@ -7,8 +7,7 @@ use haul_sys::inode::{DeviceNumber, Inode};
 use haul_sys::rustix::fs::syncfs;
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::plan::Durable;
 use crate::walk::Spot;
 

@@ -13,9 +13,8 @@ use crate::links::{DestDir, Made, duplicate};
 use crate::peers::PeerGroup;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{Operand, open_directory};
-use crate::work::directory::Directory;
-use crate::work::frame::Frame;
-use crate::work::subject::Top;
+use crate::work::directory::{Directory, Frame};
+use crate::work::entry::Top;
 
 /// Both directories of a pair, open.
 pub(crate) struct OpenPair {

@@ -10,8 +10,7 @@ use haul_sys::inode::Kind;
 use crate::peers::PeerGroup;
 use crate::peers::paths::pair_of;
 use crate::walk::last_component;
-use crate::work::remote::Remote;
-use crate::work::subject::{Level, Subject, Top};
+use crate::work::entry::{Level, Remote, Subject, Top};
 
 /// How other processes find a file of the source, and the directory that its copy goes to.
 pub(crate) struct RemoteSource<'a> {

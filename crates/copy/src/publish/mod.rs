@@ -9,8 +9,7 @@ pub(crate) mod filesystems;
 mod partial;
 pub(crate) mod ready;
 pub(crate) mod replace;
-mod sides;
 
 pub(crate) use haul_fs::temporary;
 pub use partial::Partials;
-pub(crate) use sides::Sides;
+pub(crate) use ready::Sides;

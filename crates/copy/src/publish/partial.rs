@@ -17,8 +17,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::CWD;
 
-use super::ready::{ParentDirectory, Ready};
-use super::sides::Sides;
+use super::ready::{ParentDirectory, Ready, Sides};
 use crate::error::{Error, What};
 use crate::walk::Spot;
 

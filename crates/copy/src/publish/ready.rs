@@ -1,4 +1,4 @@
-//! A file that is whole and has no name of its own yet.
+//! Open directories of the destination, and files there that are whole and have no name of their own yet.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,9 +8,27 @@ use std::sync::Arc;
 use haul_io::verify::Checked;
 use haul_sys::inode::FileId;
 
-use super::sides::Sides;
 use crate::journal::Fingerprint;
-use crate::walk::Spot;
+use crate::walk::{PathNode, Spot};
+
+/// Both directories, open.
+pub(crate) struct Sides {
+    pub source: OwnedFd,
+    pub dest: OwnedFd,
+    pub dest_path: Arc<PathNode>,
+}
+
+impl Sides {
+    /// These two, the second of which users know by this path.
+    pub fn new(source: OwnedFd, dest: OwnedFd, dest_path: &Arc<PathNode>) -> Sides {
+        Sides { source, dest, dest_path: Arc::clone(dest_path) }
+    }
+
+    /// The source and the destination.
+    pub fn both(&self) -> [BorrowedFd<'_>; 2] {
+        [self.source.as_fd(), self.dest.as_fd()]
+    }
+}
 
 /// An open directory of the destination.
 pub(crate) enum ParentDirectory {

@@ -26,7 +26,7 @@ use crate::plan::{Backup, Destination, Durable, IfChanged, Job, Plan, Verify};
 use crate::publish::temporary::TemporaryNames;
 use crate::shards::record::Meaning;
 use crate::shards::state::{Earlier, State, Trouble};
-use crate::sources::destination::{holder_of, settle_destination};
+use crate::sources::operands::{holder_of, settle_destination};
 use crate::walk::{PathNode, last_component, without_trailing_slashes};
 
 /// Before the command, the job, the shard and a number, in temporary names.

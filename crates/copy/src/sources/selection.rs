@@ -17,8 +17,8 @@ use crate::events::Event;
 use crate::list::{Assignment, FileList, Index, Shard};
 use crate::plan::Plan;
 use crate::report::Session;
+use crate::sources::operands::{operand_inode, ways_up};
 use crate::sources::survey::{self, root_of};
-use crate::sources::within::{operand_inode, ways_up};
 use crate::stats::Stats;
 use crate::walk::{Listed, Operand, open_directory};
 

@@ -14,7 +14,7 @@ use crate::list::{Entry, FileList, Index, Misplaced, Root};
 use crate::plan::{Dereference, Plan};
 use crate::report::Session;
 use crate::schedule::limits::open_levels;
-use crate::sources::within::operand_inode;
+use crate::sources::operands::operand_inode;
 use crate::walk::{Descent, Entered, Operand, PathCursor, Spot};
 
 /// What a walk over the sources has found.

@@ -9,8 +9,7 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
 
 use crate::attributes::OWNER;
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::finish::{directories, naming, resume, shard, written};
@@ -20,10 +19,8 @@ use crate::publish::Sides;
 use crate::report::Reporter;
 use crate::tree::claims::{self, made_at};
 use crate::walk::{Listing, PathNode, Spot, last_component};
-use crate::work::dest_state::DestState;
-use crate::work::directory::Directory;
-use crate::work::frame::Frame;
-use crate::work::subject::{Level, Subject};
+use crate::work::directory::{Directory, Frame};
+use crate::work::entry::{DestState, Level, Subject};
 
 /// Permissions of all but the owner.
 const OTHERS: u32 = 0o077;

@@ -1,11 +1,11 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
-use haul_sys::Errno;
-use haul_sys::inode::{FileId, Kind};
 use std::borrow::Cow;
 
-use crate::context::RunContext;
-use crate::context::Worker;
+use haul_sys::Errno;
+use haul_sys::inode::{FileId, Kind};
+
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::file::open::open_regular;
@@ -18,15 +18,12 @@ use crate::peers::remote::RemoteSource;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::report::{Reported, Reporter};
 use crate::sources::selection::words_for;
-use crate::tree::claims::{self, Earlier};
-use crate::tree::names::{self, Linked};
+use crate::tree::claims::{self, Earlier, Linked};
 use crate::tree::walker::Walker;
 use crate::tree::{enter, existing};
 use crate::walk::{Spot, last_component, renamed};
-use crate::work::dest_state::{Action, DestState};
-use crate::work::frame::Frame;
-use crate::work::remote::Remote;
-use crate::work::subject::{Level, Subject, Top};
+use crate::work::directory::Frame;
+use crate::work::entry::{Action, DestState, Level, Remote, Subject, Top};
 
 /// What becomes of a source that was met before.
 enum Instead {
@@ -240,7 +237,7 @@ fn instead_of_copying(
     top: &mut Top,
 ) -> Instead {
     if subject.inode.kind != Kind::Directory {
-        return match names::link_to_earlier(cx, worker, earlier, subject, level) {
+        return match claims::link_to_earlier(cx, worker, earlier, subject, level) {
             Linked::Done => Instead::Ended { well: true },
             Linked::Failed => Instead::Ended { well: false },
             Linked::Claimed => Instead::Copy { claimed: true },

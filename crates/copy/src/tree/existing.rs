@@ -4,8 +4,7 @@ use haul_io::verify::Checked;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::decide::{self, Answers, CloseLook, Conflict, Decision, Existing, Fact, Kept, Source};
 use crate::error::{Error, What};
 use crate::events::{Event, Question};
@@ -14,12 +13,10 @@ use crate::journal::Fingerprint;
 use crate::plan::{Dereference, Overwrite};
 use crate::publish::backup;
 use crate::report::{Reported, Reporter};
-use crate::tree::claims::{self, Earlier};
-use crate::tree::names::{self, Linked};
+use crate::tree::claims::{self, Earlier, Linked};
 use crate::tree::walker::Walker;
 use crate::walk::{Identity, Party, Spot, last_component};
-use crate::work::dest_state::{self, Action, DestState, may_write};
-use crate::work::subject::{Level, Subject};
+use crate::work::entry::{self, Action, DestState, Level, Subject, may_write};
 
 /// What was found at the destination.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +127,7 @@ pub(crate) fn decide(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Lev
         Decision::Replace(identity) => {
             return Action::Copy(DestState { new: true, replaces: true, identity, ..DestState::default() });
         }
-        Decision::Remove if !dest_state::remove(&mut walker.worker.report, subject.dest) => return Action::Failed,
+        Decision::Remove if !entry::remove(&mut walker.worker.report, subject.dest) => return Action::Failed,
         Decision::Remove => return Action::Copy(DestState { new: true, removed: true, ..DestState::default() }),
         Decision::BackUp { link, identity } => {
             return back_up(walker.cx, &mut walker.worker.report, subject, link, identity);
@@ -213,7 +210,7 @@ fn link_instead_of_skipping(
         return Action::Nothing;
     }
     match claims::claim(cx, &mut worker.report, subject, level) {
-        Earlier::Made(earlier) => match names::link_to_earlier(cx, worker, earlier, subject, level) {
+        Earlier::Made(earlier) => match claims::link_to_earlier(cx, worker, earlier, subject, level) {
             Linked::Done => Action::Nothing,
             Linked::Failed => Action::Failed,
             Linked::Claimed => is_what_was_claimed(cx, worker, subject),
@@ -299,7 +296,7 @@ fn is_known_by_other_name(
     match claims::claim(walker.cx, &mut walker.worker.report, subject, level) {
         Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => Some(Action::Nothing),
         Earlier::Made(earlier) => {
-            match names::link_to_earlier(walker.cx, &mut walker.worker, earlier, subject, level) {
+            match claims::link_to_earlier(walker.cx, &mut walker.worker, earlier, subject, level) {
                 Linked::Done => Some(Action::Nothing),
                 Linked::Failed => Some(Action::Failed),
                 Linked::Claimed => stands_as_claimed(walker.cx, &mut walker.worker, subject, existing),
@@ -344,7 +341,7 @@ fn make_again(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'
     if cx.plan.uses_temporary_file() {
         return Action::Copy(DestState { new: true, replaces: true, ..DestState::default() });
     }
-    match dest_state::remove(report, subject.dest) {
+    match entry::remove(report, subject.dest) {
         true => Action::Copy(DestState { new: true, ..DestState::default() }),
         false => Action::Failed,
     }

@@ -16,9 +16,9 @@ use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};
 use crate::publish::backup;
 use crate::report::{Reported, Reporter};
-use crate::sources::within::{operand_inode, reaches, ways_up};
+use crate::sources::operands::{operand_inode, reaches, ways_up};
 use crate::tree::walker::Walker;
-use crate::tree::{operand, parents};
+use crate::tree::{parents, walk};
 use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
 
 /// Copies all operands.
@@ -73,7 +73,7 @@ fn copy_to(walker: &mut Walker<'_>, path: &OsStr) {
         }
     }
     let Ok(root) = root_of(&mut walker.worker.report, &dest) else { return };
-    operand::copy_operand(walker, source, dest.spot(), false, root.as_ref());
+    walk::copy_operand(walker, source, dest.spot(), false, root.as_ref());
 }
 
 /// The directory that is to hold the copy, if it could be opened.
@@ -93,7 +93,7 @@ fn copy_to_backup(walker: &mut Walker<'_>, source: Operand, dest: &Operand) {
     let plan = Plan { backup: Backup::None, ..walker.cx.plan.clone() };
     let cx = RunContext { plan: &plan, peers: None, ..walker.cx };
     let mut inner = Walker::alone(cx, walker.sink, walker.do_task);
-    operand::copy_operand(&mut inner, source, dest.spot().beside(&name, &path), false, root.as_ref());
+    walk::copy_operand(&mut inner, source, dest.spot().beside(&name, &path), false, root.as_ref());
     naming::give_names(inner.cx, &mut inner.worker);
     inner.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
     walker.worker.report.add(inner.worker.report);
@@ -171,7 +171,7 @@ fn copy_below(walker: &mut Walker<'_>, target: &OsStr, dir: &OwnedFd, root: &Arc
     let source = Operand::open(operand);
     let (name, path) = name_in(target, operand);
     let dest = Spot::new(dir.as_fd(), name, &path);
-    operand::copy_operand(walker, source, dest, false, Some(root));
+    walk::copy_operand(walker, source, dest, false, Some(root));
 }
 
 /// The operand as it is used: with `--strip-trailing-slashes` without them. cp does this only for copies into a

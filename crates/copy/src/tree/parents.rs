@@ -20,7 +20,7 @@ use crate::links::{DestDir, duplicate};
 use crate::meta::{self, NewEntries};
 use crate::plan::ModeRule;
 use crate::report::Reporter;
-use crate::tree::operand;
+use crate::tree::walk;
 use crate::tree::walker::Walker;
 use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
 
@@ -65,7 +65,7 @@ pub(crate) fn copy_with_parents(walker: &mut Walker<'_>, target: &OsStr, dir: &O
             let base = last_component(bare);
             let name = if base.is_empty() { OsStr::new(".") } else { base };
             let dest = Spot::new(holder.as_fd(), name, &dest_path);
-            operand::copy_operand(walker, source, dest, missing, Some(&root));
+            walk::copy_operand(walker, source, dest, missing, Some(&root));
         }
     }
     // GNU cp leaves the directories alone if all were there already, or if the way to the file ends in one that

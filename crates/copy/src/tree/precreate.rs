@@ -16,7 +16,7 @@ use haul_sys::rustix::fs::FileType;
 use crate::meta;
 use crate::tree::walker::Walker;
 use crate::walk::{Listed, Spot};
-use crate::work::frame::Frame;
+use crate::work::directory::Frame;
 
 /// So many in one directory at most: where the process is killed they stay, and meanwhile the other threads may have nothing
 /// to do.

@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering;
 
 use haul_cluster::messages::{Message, WorkUnit};
 
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::finish::naming;
 use crate::peers::Away;
 use crate::peers::paths::pair_of_place;
@@ -17,8 +16,8 @@ use crate::plan::Dereference;
 use crate::schedule::pool::Offer;
 use crate::tree::walker::Walker;
 use crate::walk::Listing;
-use crate::work::frame::{Frame, Parked, ReplyHandle, Tally};
-use crate::work::subject::Top;
+use crate::work::directory::{Frame, Parked, ReplyHandle, Tally};
+use crate::work::entry::Top;
 use crate::work::task::Task;
 
 /// Between two entries: gives work away if somebody waits for it, and rests if others are to go first.

@@ -14,8 +14,7 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::context::RunContext;
-use crate::context::Worker;
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::finish::{directories, written};
 use crate::peers::paths::{self, open_holder};
@@ -23,13 +22,12 @@ use crate::plan::{Dereference, Durable};
 use crate::progress::Progress;
 use crate::publish::Sides;
 use crate::report::Reporter;
-use crate::sources::destination::holder_of;
+use crate::sources::operands::holder_of;
 use crate::tree::walker::Walker;
 use crate::tree::{share, walk};
 use crate::walk::{Listing, Operand, PathNode, joined};
-use crate::work::directory::Directory;
-use crate::work::frame::{Frame, ReplyHandle};
-use crate::work::subject::Top;
+use crate::work::directory::{Directory, Frame, ReplyHandle};
+use crate::work::entry::Top;
 use crate::work::task::Task;
 
 /// Does what another thread, or another process, has given away.

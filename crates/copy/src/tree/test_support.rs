@@ -23,9 +23,8 @@ use crate::schedule::pool::Pool;
 use crate::tree::tasks;
 use crate::tree::walker::Walker;
 use crate::walk::{Listing, PathNode};
-use crate::work::directory::Directory;
-use crate::work::frame::Frame;
-use crate::work::subject::{Level, Top};
+use crate::work::directory::{Directory, Frame};
+use crate::work::entry::{Level, Top};
 use crate::work::task::Task;
 
 /// Whole trees as they are, with their modes.

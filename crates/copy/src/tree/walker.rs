@@ -1,12 +1,15 @@
 //! One thread that walks a tree and copies what it meets.
 
-use crate::context::RunContext;
-use crate::context::Worker;
+use std::collections::HashSet;
+
+use haul_sys::inode::{FileId, Inode};
+
+use crate::context::{RunContext, Worker};
 use crate::finish::naming;
 use crate::schedule::limits::open_levels;
 use crate::schedule::ordered::EventSink;
 use crate::schedule::pool::Pool;
-use crate::tree::operand_set::Operands;
+use crate::walk::{KnownEntry, Spot};
 use crate::work::task::Task;
 
 /// One thread that walks a tree and copies what it meets.
@@ -52,5 +55,87 @@ impl<'a> Walker<'a> {
             pool.drain(|task| (self.do_task)(self, task));
         }
         naming::give_names(self.cx, &mut self.worker);
+    }
+}
+
+/// The operand that is being copied, and what the ones before have left to know.
+#[derive(Debug, Default)]
+pub(crate) struct Operands {
+    /// The number of the operand that is being copied.
+    pub current: usize,
+    /// Sources, and what was made for them; only where there are several.
+    seen: Option<HashSet<KnownEntry>>,
+    made: Option<HashSet<KnownEntry>>,
+}
+
+impl Operands {
+    pub fn new(several: bool) -> Operands {
+        Operands { current: 0, seen: several.then(HashSet::new), made: several.then(HashSet::new) }
+    }
+
+    /// Whether there are several.
+    pub fn are_several(&self) -> bool {
+        self.made.is_some()
+    }
+
+    /// Whether this operand was seen before; remembers it.
+    pub fn was_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
+        let Some(entry) = KnownEntry::of(spot, inode.id) else { return false };
+        self.seen.as_mut().is_some_and(|seen| !seen.insert(entry))
+    }
+
+    /// Whether this destination was made for an operand before.
+    pub fn have_made(&self, spot: Spot<'_>, inode: &Inode) -> bool {
+        let made = self.made.as_ref();
+        made.is_some_and(|made| KnownEntry::of(spot, inode.id).is_some_and(|entry| made.contains(&entry)))
+    }
+
+    /// Remembers that this destination was made for an operand; `made` is which file that was, if it is known.
+    pub fn remember(&mut self, spot: Spot<'_>, made: Option<FileId>) {
+        let Some(known) = self.made.as_mut() else { return };
+        // What waits for its name cannot be looked at.
+        let Some(file) = spot.inode().map(|inode| inode.id).ok().or(made) else { return };
+        known.extend(KnownEntry::of(spot, file));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use haul_testbed::temp_dir;
+
+    use super::*;
+    use crate::walk::Operand;
+
+    #[test]
+    fn an_operand_is_seen_the_second_time_also_by_another_path() {
+        let dir = temp_dir();
+        let path = dir.path().join("file");
+        fs::write(&path, "x").unwrap();
+        let other = dir.path().join("../").join(dir.path().file_name().unwrap()).join("file");
+        let [first, second] = [&path, &other].map(|path| Operand::open(path.as_os_str()));
+        let inode = first.spot().inode().unwrap();
+        let mut several = Operands::new(true);
+        assert!(!several.was_seen(first.spot(), &inode));
+        assert!(several.was_seen(second.spot(), &inode));
+        let mut single = Operands::new(false);
+        assert!(!single.was_seen(first.spot(), &inode) && !single.was_seen(second.spot(), &inode));
+    }
+
+    #[test]
+    fn what_was_made_for_an_operand_is_known_by_its_name_and_file() {
+        let dir = temp_dir();
+        let path = dir.path().join("made");
+        fs::write(&path, "x").unwrap();
+        let operand = Operand::open(path.as_os_str());
+        let inode = operand.spot().inode().unwrap();
+        let mut operands = Operands::new(true);
+        assert!(!operands.have_made(operand.spot(), &inode));
+        operands.remember(operand.spot(), None);
+        assert!(operands.have_made(operand.spot(), &inode));
+        let link = dir.path().join("link");
+        fs::hard_link(&path, &link).unwrap();
+        assert!(!operands.have_made(Operand::open(link.as_os_str()).spot(), &inode), "another name of the file");
     }
 }

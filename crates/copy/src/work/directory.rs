@@ -1,17 +1,24 @@
-//! A directory of the source and its copy.
+//! A directory of the source and its copy, and a walk through its contents, or through a part of them.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_sys::inode::Inode;
+use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, FileId, Inode};
+use haul_sys::rustix::fs::OFlags;
+use parking_lot::Mutex;
 
 use crate::attributes::{Keep, side};
+use crate::error::Error;
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::publish::Sides;
-use crate::walk::PathNode;
+use crate::schedule::ordered::Segment;
+use crate::schedule::pool::Parking;
+use crate::walk::{Level, Listed, Listing, PathNode, open_above, upwards};
 
 /// A directory of the source and its copy: what does not change while it is being copied.
 pub(crate) struct Directory {
@@ -55,3 +62,180 @@ impl FullDirectory {
         })
     }
 }
+
+/// A directory whose contents are being copied, or a part of them.
+pub(crate) struct Frame {
+    pub place: Arc<Directory>,
+    /// As long as they are held open.
+    pub sides: Option<Arc<Sides>>,
+    pub listing: Listing,
+    /// One side was reached through a symbolic link: its `..` is not the directory that it was found in.
+    pub through_link: bool,
+    /// Its contents are not wanted, or cannot be read.
+    pub finished: bool,
+    /// It is a part of a directory that another thread has entered, and that is not finished here.
+    pub is_part: bool,
+    /// Parts in other hands, and directories in it that wait for such parts.
+    pub tally: Option<Arc<Tally>>,
+    /// Where messages go on after the parts that were given away from this batch of names.
+    pub resume: Option<Segment>,
+    /// Another process has given it to us, and sets its attributes.
+    pub reply: Option<ReplyHandle>,
+}
+
+/// How many parts of a directory are in other hands.
+#[derive(Default)]
+pub(crate) struct Tally(pub Mutex<Parts>);
+
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub open: usize,
+    parked: Option<Box<Parked>>,
+}
+
+/// A directory of which everything is done but the parts in other hands.
+pub(crate) struct Parked {
+    pub frame: Frame,
+    pub segment: Option<Segment>,
+    pub above: Option<Arc<Tally>>,
+    pub _parking: Parking,
+}
+
+/// Whom to tell that a part is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplyHandle {
+    pub from: usize,
+    pub token: u64,
+}
+
+impl Frame {
+    /// Whether it made this directory of the destination.
+    pub(crate) fn is_filling(&self, dest: FileId) -> bool {
+        self.place.created && self.place.dest_inode.id == dest
+    }
+
+    /// The filesystems of both sides.
+    pub(crate) fn devices(&self) -> [DeviceNumber; 2] {
+        [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
+    }
+
+    /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
+    pub(crate) fn has_names_to_share(&self, busy: bool) -> bool {
+        self.place.fresh && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
+    }
+
+    /// Half of the names that are left, for another thread. [`Listing::join`] undoes it.
+    pub(crate) fn split(&mut self) -> Frame {
+        Frame {
+            place: Arc::clone(&self.place),
+            sides: self.sides.clone(),
+            listing: self.listing.split(),
+            through_link: self.through_link,
+            finished: false,
+            is_part: true,
+            tally: Some(Arc::clone(self.tally.get_or_insert_default())),
+            resume: None,
+            reply: None,
+        }
+    }
+
+    /// A directory that was entered.
+    pub(crate) fn new(place: Directory, sides: Sides, listing: Listing) -> Frame {
+        Frame {
+            place: Arc::new(place),
+            sides: Some(Arc::new(sides)),
+            listing,
+            through_link: false,
+            finished: false,
+            is_part: false,
+            tally: None,
+            resume: None,
+            reply: None,
+        }
+    }
+
+    /// The names that were read and not visited, and where they are, if that is open.
+    pub(crate) fn names(&mut self) -> (&Directory, Option<&Sides>, impl Iterator<Item = &mut Listed>) {
+        (&self.place, self.sides.as_deref(), self.listing.names())
+    }
+
+    /// It and its copy, to get its attributes.
+    pub(crate) fn directory(&self) -> FullDirectory {
+        FullDirectory { place: Arc::clone(&self.place), sides: self.sides.clone() }
+    }
+}
+
+impl Level for Frame {
+    type Handles = Arc<Sides>;
+    type Error = Error;
+
+    fn handles(&mut self) -> &mut Option<Arc<Sides>> {
+        &mut self.sides
+    }
+
+    fn listing(&mut self) -> &mut Listing {
+        &mut self.listing
+    }
+
+    fn is_through_link(&self) -> bool {
+        self.through_link
+    }
+
+    fn open_from(&self, inner: &Arc<Sides>) -> Result<Arc<Sides>, Error> {
+        let place = &self.place;
+        let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &PathNode| {
+            let opened = open_above(fd, flags, |now| now.is_same_file_as(was));
+            opened.map(|(fd, _)| fd).map_err(|why| why.error(path))
+        };
+        let source = up(inner.source.as_fd(), OFlags::RDONLY, &place.source_inode, &place.source_path)?;
+        let dest = up(inner.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?;
+        Ok(Arc::new(Sides::new(source, dest, &place.dest_path)))
+    }
+}
+
+impl Tally {
+    pub(crate) fn add(&self) {
+        self.0.lock().open += 1;
+    }
+
+    /// One part is done. If it was the last one, gives back the directory that waited for it.
+    pub(crate) fn remove(&self) -> Option<Box<Parked>> {
+        let mut parts = self.0.lock();
+        parts.open -= 1;
+        if parts.open == 0 { parts.parked.take() } else { None }
+    }
+
+    /// Leaves the directory to whoever does the last part; gives it back if there is none.
+    pub(crate) fn park(&self, parked: Box<Parked>) -> Option<Box<Parked>> {
+        let mut parts = self.0.lock();
+        if parts.open == 0 {
+            return Some(parked);
+        }
+        parts.parked = Some(parked);
+        None
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.lock().open == 0
+    }
+}
+
+/// Whether one of the two directories is in the other, as far as the ways up from them tell. Doubt counts as yes.
+pub(crate) fn overlap(sides: &Frame) -> bool {
+    let Some(sides) = &sides.sides else { return true };
+    let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
+        let what = Inode::of(what)?.id;
+        for above in upwards(from) {
+            if above?.id == what {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
+    within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
+}
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

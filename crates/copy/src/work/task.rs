@@ -5,8 +5,8 @@ use std::sync::Arc;
 use haul_cluster::messages::{Chunk, WorkUnit};
 
 use crate::schedule::ordered::Segment;
-use crate::work::frame::{Frame, Tally};
-use crate::work::subject::Top;
+use crate::work::directory::{Frame, Tally};
+use crate::work::entry::Top;
 
 /// What a thread can do that has nothing else to do.
 pub(crate) enum Task {

@@ -8,6 +8,7 @@ use haul_sys::rustix::fs::{Mode, OFlags, open};
 use haul_testbed::{TempDir, temp_dir};
 
 use super::*;
+use crate::links::DestDir;
 
 fn held(path: &Path) -> Arc<OwnedFd> {
     Arc::new(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).unwrap())

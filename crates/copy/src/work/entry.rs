@@ -1,0 +1,183 @@
+//! An entry to be copied, where in the tree it stands, how its destination is when its copy begins, and what comes of it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_io::transfer::Peers;
+use haul_io::verify::Checked;
+use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, FileId, Inode};
+
+use crate::attributes::ReplacedFile;
+use crate::decide::Existing;
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::journal::Fingerprint;
+use crate::links::DestDir;
+use crate::list::Index;
+use crate::meta::NewEntries;
+use crate::plan::Dereference;
+use crate::publish::Sides;
+use crate::report::Reporter;
+use crate::walk::{Identity, Spot};
+use crate::work::directory::Frame;
+
+/// Where in the tree an entry stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Level<'t> {
+    /// The directory that will hold the copy, if it could be opened.
+    pub dir: Option<&'t Arc<DestDir>>,
+    /// Both directories, if they were entered in this walk.
+    pub sides: Option<&'t Arc<Sides>>,
+    /// The directories of the source on the way here, outermost first.
+    pub ancestors: &'t [Frame],
+    /// The directory says that the entry is a regular file.
+    pub is_regular: bool,
+    /// Its number in the list of what is to be copied, if there is one.
+    pub listed: Option<Index>,
+    /// Its copy, a directory, was made ahead, with this mode.
+    pub made: Option<u32>,
+}
+
+/// What is known across all entries of one operand.
+#[derive(Clone)]
+pub(crate) struct Top {
+    /// The operand.
+    pub source: PathBuf,
+    /// Its destination.
+    pub dest: PathBuf,
+    /// The operand is being copied into itself: the rest of it is left alone.
+    pub into_itself: bool,
+}
+
+/// An entry to be copied.
+pub(crate) struct Subject<'a> {
+    pub source: Spot<'a>,
+    pub dest: Spot<'a>,
+    /// The source, links followed or not as the options say.
+    pub inode: Inode,
+    /// The source, if it was opened to be looked at.
+    pub opened: Option<OwnedFd>,
+    /// Which links are followed from here on: `-H` means none but the operands.
+    pub dereference: Dereference,
+    /// A symbolic link at the source is followed.
+    pub follow: bool,
+    /// It was named by the user, not found in a directory.
+    pub is_operand: bool,
+    /// The directories that it was found in and goes to, unless it was named by the user.
+    pub sides: Option<&'a Arc<Sides>>,
+    /// The filesystem of that destination directory.
+    pub dest_device: Option<DeviceNumber>,
+    /// How other processes find it, if they may help with it.
+    pub remote: Option<&'a dyn Remote>,
+}
+
+impl Level<'_> {
+    /// What is known of new entries of the directory that will hold the copy.
+    pub(crate) fn entries(&self) -> NewEntries {
+        self.ancestors.last().map_or(NewEntries::UNKNOWN, |parent| parent.place.entries)
+    }
+}
+
+/// A file of the source as other processes find it.
+pub(crate) trait Remote: Sync {
+    /// How they find it together with its copy, which has this name for the moment.
+    fn with_copy(&self, name: &OsStr) -> Box<dyn Peers + '_>;
+}
+
+/// What is done about an entry.
+#[expect(clippy::large_enum_variant, reason = "one of it lives at a time, on the stack")]
+pub(crate) enum Action {
+    /// Nothing is left to do.
+    Nothing,
+    /// It failed, which was reported.
+    Failed,
+    /// The entry is copied.
+    Copy(DestState),
+}
+
+/// The destination when the copy begins.
+#[derive(Debug, Default)]
+pub(crate) struct DestState {
+    /// It has to be made.
+    pub new: bool,
+    /// What stands there, if it is to be written into.
+    pub existing: Option<Existing>,
+    /// Where the old one went.
+    pub backup: Option<OsString>,
+    /// The old one was removed.
+    pub removed: bool,
+    /// The old one stands there until the copy takes its place.
+    pub replaces: bool,
+    /// The backup is another name of the old one, which still has its own.
+    pub backup_is_link: bool,
+    /// It is made under a name that is not its last.
+    pub temporary: bool,
+    /// The old file that it replaces, and some of its attributes.
+    pub replaced: Option<ReplacedFile>,
+    /// Whether what stands there may be the source.
+    pub identity: Identity,
+    /// What is known of the directory that it stands in.
+    pub entries: NewEntries,
+}
+
+/// Removes an existing destination that is not a directory.
+pub(crate) fn remove(report: &mut Reporter<'_>, dest: Spot<'_>) -> bool {
+    match dest.unlink() {
+        Ok(()) | Err(Errno::NOENT) => {
+            report.tell(&Event::Removed(dest.path.into()));
+            true
+        }
+        Err(errno) => report.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
+    }
+}
+
+pub(crate) fn may_write(dest: Spot<'_>) -> bool {
+    use haul_sys::rustix::fs::{Access, AtFlags, accessat};
+    dest.dir().and_then(|dir| accessat(dir, dest.name, Access::WRITE_OK, AtFlags::EACCESS)).is_ok()
+}
+
+/// What is known of a file that is being made under another name.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished {
+    /// The number in its name, with `--resume`.
+    pub number: Option<u64>,
+    /// The directory and the name that it goes to, if it is large enough to be noted in parts.
+    pub home: Option<Fingerprint>,
+    /// What an earlier run has left of it.
+    pub adopted: Option<Adopted>,
+    /// Bytes of it that are right already.
+    pub start: u64,
+    /// What its source was before the first byte of it was read.
+    pub print: Option<Fingerprint>,
+    /// It is not whole, and stays for the next run.
+    pub left: bool,
+}
+
+/// The beginning of a file that an earlier run has left, open.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    pub fd: OwnedFd,
+    pub inode: Inode,
+    /// Bytes that are on the device.
+    pub prefix: u64,
+    /// What they are a copy of.
+    pub source: Fingerprint,
+}
+
+/// What came of a file that was made.
+#[derive(Debug, Default)]
+pub(crate) struct FileOutcome {
+    /// Which file it is, where that is known better than a look at its name would tell.
+    pub id: Option<FileId>,
+    /// What reading it again has found.
+    pub checked: Checked,
+    /// It has the attributes that it must have.
+    pub attributes_kept: bool,
+    /// It is whole, not on its device yet, and has to be before it gets its name.
+    pub unsynced: Option<(OwnedFd, FileId)>,
+    /// What it is a copy of, if it may be noted that it is finished.
+    pub source: Option<Fingerprint>,
+}
