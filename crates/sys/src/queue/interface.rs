@@ -45,7 +45,8 @@ pub trait Queue: Debug + Send {
     /// EBUSY while requests are in flight, EINVAL for sizes that make no sense, ENOMEM.
     fn shape(&mut self, block: usize, slots: usize) -> Result<(), Errno>;
 
-    /// The files of the requests to come, at most 4, which it shares until `close`.
+    /// The files of the requests to come, which it shares until `close`. Up to 4 of them are served best: registered with
+    /// io_uring, and with several descriptors each for POSIX AIO.
     ///
     /// # Errors
     /// EBUSY while requests are in flight; what making the interface ready gives.

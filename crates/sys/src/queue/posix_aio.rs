@@ -62,8 +62,10 @@ impl Queue for PosixAio {
 
     fn open(&mut self, files: &[Arc<OwnedFd>]) -> Result<(), Errno> {
         self.close()?;
+        // The requests of many files are spread by themselves, and descriptors are few.
+        let lanes = if files.len() > LANES { 1 } else { LANES };
         for file in files {
-            let copies = (1..LANES).map(|_| rustix::io::fcntl_dupfd_cloexec(file, 0));
+            let copies = (1..lanes).map(|_| rustix::io::fcntl_dupfd_cloexec(file, 0));
             let more = copies.collect::<Result<Vec<OwnedFd>, Errno>>()?;
             self.files.push(Lanes { file: Arc::clone(file), more });
         }

@@ -135,9 +135,6 @@ impl Queue for Uring {
 
     fn open(&mut self, files: &[Arc<OwnedFd>]) -> Result<(), Errno> {
         self.slots.idle()?;
-        if files.len() > FILES {
-            return Err(Errno::INVAL);
-        }
         if self.thread != std::thread::current().id() {
             let (block, slots) = self.slots.layout();
             *self = Uring::new()?;
@@ -145,7 +142,7 @@ impl Queue for Uring {
                 self.shape(block, slots)?;
             }
         }
-        if self.file_table {
+        if self.file_table && files.len() <= FILES {
             let mut fds = [-1; FILES];
             for (place, file) in fds.iter_mut().zip(files) {
                 *place = file.as_raw_fd();
