@@ -132,6 +132,8 @@ pub enum Outcome {
     Right,
     /// A copy was looked at and is not: it has no times, and no rank.
     Wrong(String),
+    /// It did not go as it should have: a setting took no effect, so its times are those of something else.
+    NotAsNamed(String),
     /// It said that it cannot (no such engine here, no such program).
     Refused(String),
     /// It failed, or a signal killed it.

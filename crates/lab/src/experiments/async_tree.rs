@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use haul_measure::cache::Temperature;
 use haul_measure::stop::Stop;
 
-use super::{MIB, cp, mib};
+use super::{AUTO, MIB, cp, mib};
+use crate::measure::controlled::{By, Method};
 use crate::measure::{one_copy, sources};
 use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
 
@@ -27,12 +28,17 @@ pub struct Request {
 /// What helps, or not.
 pub const VARIANTS: [&str; 4] = ["plain", "readahead", "preallocate", "priority"];
 
-const ENGINES: [&str; 4] = ["posix-aio", "linux-aio", "io-uring", "auto"];
+/// As the two programs of 2019 did, and the interface that came after them.
+const INTERFACES: [(By, &str); 3] =
+    [(By::PosixAio, "posix-aio"), (By::LinuxAio, "linux-aio"), (By::IoUring, "io-uring")];
+
+/// Bytes of a request; up to 32 are in flight.
+const REQUEST: u64 = MIB;
 
 /// As published.
 const NICE: i8 = -15;
 
-/// Bytes of a file that are asked for ahead.
+/// Bytes of a file that haul asks for ahead, where it chooses the rest.
 const AHEAD: u64 = 8 * MIB;
 
 impl Default for Request {
@@ -74,26 +80,30 @@ fn may_be_urgent() -> bool {
 }
 
 fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
-    let plain = Competitor::new("cp", Temperature::Cold, cp(&["-r"])).into_base();
-    let mut all = vec![plain.with("engine", "cp").with("variant", "plain")];
+    let new = |name: String, engine: &str, how| Competitor::new(name, Temperature::Cold, how).with("engine", engine);
+    let mut all = vec![new("cp".to_owned(), "cp", cp(&["-r"])).into_base().with("variant", "plain")];
     for variant in &request.variants {
-        if variant == "priority" {
+        let (readahead, preallocate) = (variant == "readahead", variant == "preallocate");
+        let priority = (variant == "priority").then_some(NICE);
+        let named = |name: &str| if variant == "plain" { name.to_owned() } else { format!("{name}, {variant}") };
+        let mut add = |name: &str, engine: &str, settings: one_copy::Settings| {
+            let settings = one_copy::Settings { priority, ..settings };
+            all.push(new(named(name), engine, How::Own(settings)).with("variant", variant));
+        };
+        for (by, engine) in INTERFACES {
+            // Linux AIO is asynchronous with O_DIRECT only; POSIX AIO was used through the page cache.
+            let direct = by != By::PosixAio;
+            let plain = Method::new(by, REQUEST);
+            let method = Method { direct_source: direct, direct_dest: direct, preallocate, readahead, ..plain };
+            add(engine, engine, one_copy::Settings { method: Some(method), ..one_copy::Settings::default() });
+        }
+        let auto =
+            one_copy::Settings { readahead: readahead.then_some(AHEAD), preallocate, ..one_copy::Settings::default() };
+        add(AUTO, "auto", auto);
+        if priority.is_some() {
             let words =
                 ["nice", "-n", &NICE.to_string(), "cp", "-r", PLACE_OF_SOURCE, PLACE_OF_DEST].map(str::to_owned);
-            let nice = Competitor::new("cp, priority", Temperature::Cold, How::Words(words.to_vec()));
-            all.push(nice.with("engine", "cp").with("variant", variant));
-        }
-        for engine in ENGINES {
-            let settings = one_copy::Settings {
-                engine: (engine != "auto").then(|| engine.to_owned()),
-                readahead: (variant == "readahead").then_some(AHEAD),
-                preallocate: variant == "preallocate",
-                priority: (variant == "priority").then_some(NICE),
-                ..one_copy::Settings::default()
-            };
-            let name = if variant == "plain" { engine.to_owned() } else { format!("{engine}, {variant}") };
-            let own = Competitor::new(name, Temperature::Cold, How::Own(settings));
-            all.push(own.with("engine", engine).with("variant", variant));
+            all.push(new(named("cp"), "cp", How::Words(words.to_vec())).with("variant", variant));
         }
     }
     all.into_iter().map(|one| one.with("size", total).with("files", files)).collect()

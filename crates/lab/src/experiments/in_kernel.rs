@@ -5,7 +5,8 @@
 
 use haul_measure::cache::Temperature;
 
-use super::{MIB, cp, mib};
+use super::{AUTO, MIB, cp, mib};
+use crate::measure::controlled::{By, Method};
 use crate::measure::{one_copy, sources};
 use crate::session::{Competitor, Group, Halt, How, Session, compete_all};
 
@@ -23,8 +24,11 @@ impl Default for Request {
     }
 }
 
-/// Engines beside cp: the loop that everybody writes, the system call, what it fell back to, and shared extents.
-const ENGINES: [&str; 4] = ["read-write", "copy-range", "splice", "clone"];
+/// The loop that everybody wrote, cp of 2015 among them, the system call, and what it fell back to.
+const CALLS: [(By, &str); 3] = [(By::ReadWrite, "read-write"), (By::CopyRange, "copy-range"), (By::Splice, "splice")];
+
+/// Bytes of each call: the buffer of cp then.
+const REQUEST: u64 = 128 << 10;
 
 /// Runs what of it was not run yet.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
@@ -40,17 +44,21 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 }
 
 fn competitors(size: u64, state: Temperature) -> Vec<Competitor> {
-    // What is asked is what moving bytes costs, so cp is not to share extents on its own.
-    let plain = Competitor::new("cp", state, cp(&["--reflink=never"])).into_base();
-    let own = |engine: &str| {
-        let settings = one_copy::Settings {
-            engine: Some(engine.to_owned()),
-            // The system call itself shares extents where it can; forbidding that would forbid the call.
-            reflink: matches!(engine, "clone" | "copy-range"),
-            ..one_copy::Settings::default()
-        };
-        Competitor::new(engine, state, How::Own(settings)).with("engine", engine)
+    let new = |name: &str, engine: &str, how| Competitor::new(name, state, how).with("engine", engine);
+    let of = |(by, engine): (By, &str)| {
+        let method = Some(Method::new(by, REQUEST));
+        new(engine, engine, How::Own(one_copy::Settings { method, ..one_copy::Settings::default() }))
     };
-    let all = std::iter::once(plain.with("engine", "cp")).chain(ENGINES.map(own));
-    all.map(|competitor| competitor.with("size", size)).collect()
+    // What is asked is what moving bytes costs, so cp is not to share extents on its own.
+    let plain = new("cp", "cp", cp(&["--reflink=never"]));
+    let engine = Some("clone".to_owned());
+    let clone = one_copy::Settings { engine, reflink: true, ..one_copy::Settings::default() };
+    let mut all: Vec<Competitor> = CALLS.map(of).into();
+    all[0].base = true;
+    all.extend([
+        plain,
+        new("clone", "clone", How::Own(clone)),
+        new(AUTO, "auto", How::Own(one_copy::Settings::default())),
+    ]);
+    all.into_iter().map(|competitor| competitor.with("size", size)).collect()
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 use haul_measure::cache::Temperature;
 use haul_measure::stop::Stop;
 
-use super::{MIB, cp, mib};
+use super::{AUTO, MIB, cp, mib};
+use crate::measure::controlled::{By, Method};
 use crate::measure::{one_copy, sources};
 use crate::session::{Competitor, Group, Halt, How, Session, compete_all};
 
@@ -46,37 +47,32 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 }
 
 fn competitors(request: &Request, state: Temperature) -> Vec<Competitor> {
-    let own = |engine: &str, name: String, buffer: u64, io: &str| {
-        let settings = one_copy::Settings {
-            engine: Some(engine.to_owned()),
-            buffer_size: Some(buffer),
-            ..one_copy::Settings::default()
+    let of = |by: By, buffer: u64, (direct_source, direct_dest): (bool, bool)| {
+        let method = Method { direct_source, direct_dest, ..Method::new(by, buffer) };
+        let settings = one_copy::Settings { method: Some(method), ..one_copy::Settings::default() };
+        let engine = if by == By::Mapped { "mapped" } else { "read-write" };
+        let (io, words) = match (direct_source, direct_dest) {
+            (false, false) => ("buffered", ""),
+            // What is mapped is in the page cache, so only its output can go past it.
+            (false, true) => ("direct output", ", direct output"),
+            (true, _) => ("direct", ", direct"),
         };
-        let named = if engine.starts_with("mapped") { "mapped" } else { "read-write" };
-        Competitor::new(name, state, How::Own(settings))
-            .with("engine", named)
-            .with("buffer", buffer)
-            .with("io", io)
-            .with("state", state.as_str())
-            .with("size", request.size)
+        let name = format!("{engine} {}{words}", haul_measure::words::exactly(buffer));
+        Competitor::new(name, state, How::Own(settings)).with("engine", engine).with("buffer", buffer).with("io", io)
     };
-    let buffered = |engine: &str, buffer: u64| {
-        own(engine, format!("{engine} {}", haul_measure::words::exactly(buffer)), buffer, "buffered")
+    let cached = (false, false);
+    let other = |name: &str, engine: &str, how: How| {
+        Competitor::new(name, state, how).with("engine", engine).with("io", "buffered")
     };
-    let direct = |engine: &str, words: &str| {
-        own(engine, format!("{words} {}, direct", haul_measure::words::exactly(BIG)), BIG, "direct")
-    };
-    let plain = Competitor::new("cp", state, cp(&[]))
-        .with("engine", "cp")
-        .with("io", "buffered")
-        .with("state", state.as_str())
-        .with("size", request.size);
-    let mut all = vec![buffered("mapped", BIG).into_base(), buffered("read-write", BIG), plain];
+    let mut all = vec![of(By::Mapped, BIG, cached).into_base(), of(By::ReadWrite, BIG, cached)];
     for buffer in request.buffers.iter().filter(|buffer| **buffer != BIG) {
-        all.push(buffered("mapped", *buffer));
-        all.push(buffered("read-write", *buffer));
+        all.push(of(By::Mapped, *buffer, cached));
+        all.push(of(By::ReadWrite, *buffer, cached));
     }
-    all.push(direct("mapped-direct", "mapped"));
-    all.push(direct("direct", "read-write"));
-    all
+    all.push(of(By::Mapped, BIG, (false, true)));
+    all.push(of(By::ReadWrite, BIG, (false, true)));
+    all.push(of(By::ReadWrite, BIG, (true, true)));
+    all.push(other("cp", "cp", cp(&[])));
+    all.push(other(AUTO, "auto", How::Own(one_copy::Settings::default())));
+    all.into_iter().map(|one| one.with("state", state.as_str()).with("size", request.size)).collect()
 }

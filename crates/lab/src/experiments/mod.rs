@@ -4,10 +4,10 @@
 //!
 //! | section | group of cases | competitors | parameters |
 //! |---|---|---|---|
-//! | `mapped-copy` | `1000 MiB, cold` | `cp`; `mapped`, `read-write` at a buffer size, and buffered or direct: `mapped 8 MiB`, `read-write 8 MiB, direct`; base `mapped 8 MiB` | `size`, `engine`, `buffer`, `io` (buffered, direct), `state` (cold, warm) |
-//! | `in-kernel` | `512 MiB` | `cp` (base), `read-write`, `copy-range`, `splice`, `clone` | `size`, `engine` |
+//! | `mapped-copy` | `1000 MiB, cold` | `cp`; `mapped`, `read-write` at a buffer size, and buffered or direct: `mapped 8 MiB, direct output`, `read-write 8 MiB, direct`; `haul (auto)`; base `mapped 8 MiB` | `size`, `engine`, `buffer`, `io` (buffered, direct output, direct), `state` (cold, warm) |
+//! | `in-kernel` | `512 MiB` | `read-write` (base), `copy-range`, `splice`; `cp`, `clone`, `haul (auto)` | `size`, `engine` |
 //! | `mapped-write` | no cases: details `msync`, `grid`, `stall`, `facts`, `verdict` | | |
-//! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `auto`, each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
+//! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `haul (auto)` (engine `auto`), each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
 //! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `cp` | `size`, `smart`, `sparse` (yes, no) |
 //! | `compare` | the source's name | the command, or `haul` (base) | |
 //! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
@@ -38,6 +38,9 @@ pub(crate) fn cp(options: &[&str]) -> How {
     let words = std::iter::once("cp").chain(options.iter().copied()).chain(["{source}", "{dest}"]);
     How::Words(words.map(str::to_owned).collect())
 }
+
+/// A copy by haul's library as it chooses by itself.
+pub(crate) const AUTO: &str = "haul (auto)";
 
 /// A size in a name: in MiB, so that names sort and compare as the published ones do.
 pub(crate) fn mib(bytes: u64) -> String {

@@ -24,6 +24,9 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 use serde::{Deserialize, Serialize};
 
+use super::controlled::{self, Method};
+use super::failure::Failure;
+
 /// The name of the part of this program that does it.
 pub const PART: &str = "one-copy";
 
@@ -50,6 +53,8 @@ pub struct Settings {
     pub reflink: bool,
     /// A profile that haul obeys, in a file.
     pub profile: Option<String>,
+    /// Exactly these calls, and nothing of the above but the priority.
+    pub method: Option<Method>,
     /// A disk image, by the smart pipeline: whether free space is looked for, and whether the copy is sparse.
     pub image: Option<(bool, bool)>,
 }
@@ -71,13 +76,6 @@ pub fn parse(arguments: Vec<OsString>) -> Result<(Settings, PathBuf, PathBuf), S
     Ok((settings, source.into(), dest.into()))
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
-    /// The engine does not move bytes here.
-    Refused(String),
-    Failed(String),
-}
-
 /// Copies, and gives what the run reports of itself: seconds and bytes by name.
 pub fn copy(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<String, f64>, Failure> {
     if let Some(nice) = settings.priority {
@@ -87,9 +85,10 @@ pub fn copy(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<
             .and_then(|()| set_io_priority(IoPriority::BestEffort(level)))
             .map_err(|errno| Failure::Refused(format!("no priority {nice}: {}", words::of(&errno.into()))))?;
     }
-    match settings.image {
-        Some((smart, sparse)) => image(smart, sparse, settings, source, dest),
-        None => files(settings, source, dest),
+    match (&settings.method, settings.image) {
+        (Some(method), _) => controlled::copy(method, source, dest),
+        (None, Some((smart, sparse))) => image(smart, sparse, settings, source, dest),
+        (None, None) => files(settings, source, dest),
     }
 }
 
@@ -291,6 +290,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::measure::controlled::By;
 
     #[test]
     fn settings_are_read_as_they_were_given() {
@@ -304,6 +304,7 @@ mod tests {
             archive: true,
             reflink: true,
             profile: Some("a file".to_owned()),
+            method: Some(Method { preallocate: true, ..Method::new(By::LinuxAio, 1 << 20) }),
             image: Some((true, false)),
         };
         let arguments = settings.arguments("from".as_ref(), "to".as_ref());

@@ -131,6 +131,7 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
 fn how(case: &Case) -> &'static str {
     match case.outcome {
         Outcome::Wrong(_) => text::WRONG,
+        Outcome::NotAsNamed(_) => "not as named",
         Outcome::Refused(_) => "refused",
         Outcome::Failed(_) => "failed",
         Outcome::TooLong(_) => "took too long",

@@ -93,6 +93,7 @@ fn scope(results: &Results) -> String {
             "made a wrong copy and has no rank",
             "made wrong copies and have no rank",
         ),
+        (Outcome::NotAsNamed, "did not do what it is named after", "did not do what they are named after"),
         (Outcome::Failed, "failed", "failed"),
         (Outcome::TooLong, "took too long", "took too long"),
         (Outcome::Refused, "was refused", "were refused"),

@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use haul_measure::cache::{self, Temperature};
 use haul_measure::own::Own;
 
+use crate::measure::controlled::proof;
 use crate::measure::one_copy;
+use crate::results::Run;
 
 /// Stands for the source in a command.
 pub const PLACE_OF_SOURCE: &str = "{source}";
@@ -89,6 +91,14 @@ impl How {
                 command.arg("-c").arg(OsString::from_vec(line));
                 command
             }
+        }
+    }
+
+    /// Whether a run did what it is named after, by the calls that it counted. Nobody knows that of other programs.
+    pub(super) fn took_effect(&self, run: &Run) -> Result<(), String> {
+        match self {
+            How::Own(one_copy::Settings { method: Some(method), .. }) => proof::check(method, &run.reported),
+            How::Own(_) | How::Words(_) | How::Line(_) => Ok(()),
         }
     }
 

@@ -194,7 +194,10 @@ impl Contest<'_> {
         let (folder, ended, state) = self.timed(competitor)?;
         let outcome = match ended {
             Ended::Stopped => return Err(Halt::Stopped),
-            Ended::Well(run) => return self.judge(competitor, &folder, (*run, state)),
+            Ended::Well(run) => match competitor.how.took_effect(&run) {
+                Ok(()) => return self.judge(competitor, &folder, (*run, state)),
+                Err(why) => Outcome::NotAsNamed(why),
+            },
             // It was the session's time that was over.
             Ended::TooLong(_) if self.session.is_late() => {
                 return Ok(remove(&folder)?);

@@ -178,7 +178,7 @@ fn all_right(results: &Results) -> bool {
     let mut cases = results.sections.iter().flat_map(|section| section.cases.iter().map(move |case| (section, case)));
     cases.all(|(section, case)| match case.outcome {
         Outcome::Right | Outcome::Unverified => true,
-        Outcome::Wrong(_) => false,
+        Outcome::Wrong(_) | Outcome::NotAsNamed(_) => false,
         Outcome::Refused(_) | Outcome::Failed(_) | Outcome::TooLong(_) => section.name != compare::NAME,
     })
 }

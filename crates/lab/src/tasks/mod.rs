@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use haul_measure::{memory, workspace};
 
 use crate::experiments::mapped_write;
+use crate::measure::failure::Failure;
 use crate::measure::{FOLDER, one_copy};
 use crate::signals;
 
@@ -73,8 +74,8 @@ fn copy_once(words: Vec<OsString>) -> Result<Answer, Complaint> {
         Ok(report) => {
             serde_json::to_string(&report).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string()))
         }
-        Err(one_copy::Failure::Refused(why)) => Err(Complaint::Refused(why)),
-        Err(one_copy::Failure::Failed(why)) => Err(Complaint::Failed(why)),
+        Err(Failure::Refused(why)) => Err(Complaint::Refused(why)),
+        Err(Failure::Failed(why)) => Err(Complaint::Failed(why)),
     }
 }
 

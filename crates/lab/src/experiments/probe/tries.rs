@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_copy::plan::EngineName;
-use haul_io::engine::{
-    DirectAlign, End, Engine, Job, Needs, Outcome, Refusal, Role, Side, Tuning, Zeros, complete, make,
-};
+use haul_io::engine::{DirectAlign, End, Engine, Job, Needs, Outcome, Role, Side, Tuning, Zeros, complete, make};
 use haul_measure::stop::Stop;
 use haul_measure::words;
 use haul_sys::Errno;
@@ -21,6 +19,7 @@ use haul_sys::rustix::fs::{
 };
 
 use super::choices::Cannot;
+use crate::measure::controlled::why;
 use crate::results::{Fact, fact};
 
 /// Enough for every engine, and a multiple of all that direct I/O asks for.
@@ -123,10 +122,7 @@ fn judged(outcome: &Outcome, size: u64) -> Result<(), String> {
     match outcome.end {
         End::Complete | End::SourceEnd if outcome.moved.total() == size => Ok(()),
         End::Complete | End::SourceEnd => Err(format!("moved {} of {size} bytes", outcome.moved.total())),
-        End::Refused(Refusal::Unsupported(errno)) => Err(said(errno)),
-        End::Refused(Refusal::NoDirectIo) => Err("no direct I/O".to_owned()),
-        End::Refused(Refusal::NoProgress) => Err("it moves nothing".to_owned()),
-        End::Refused(_) => Err("it does not suit these files".to_owned()),
+        End::Refused(refusal) => Err(why(refusal)),
         End::Failed(failure) => Err(said(failure.errno)),
     }
 }

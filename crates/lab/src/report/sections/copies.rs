@@ -142,11 +142,15 @@ fn time(case: &Case, unit: &Unit, figure: Figure) -> Cell {
     spread.map_or_else(dash, |spread| Cell::figure(unit.scaled(spread.median), unit.spread(&spread)))
 }
 
+/// A setting of a run took no effect.
+const NOT_AS_NAMED: &str = "not what it says";
+
 /// How a case ended that has no copy to be ranked, but for wrong ones: in words.
 fn ended(case: &Case) -> Option<String> {
     match &case.outcome {
         Outcome::Right | Outcome::Unverified if case.runs.is_empty() => Some("not run".to_owned()),
         Outcome::Right | Outcome::Unverified | Outcome::Wrong(_) => None,
+        Outcome::NotAsNamed(why) => Some(format!("{NOT_AS_NAMED}: {why}")),
         Outcome::Refused(why) => Some(format!("refused: {why}")),
         Outcome::Failed(why) => Some(format!("failed: {why}")),
         Outcome::TooLong(why) => Some(format!("took too long: {why}")),
@@ -158,7 +162,7 @@ fn notes(case: &Case) -> Cell {
     if let Outcome::Wrong(why) = &case.outcome {
         return Cell::text(format!("{WRONG}: {why}")).marked(Mark::Bad);
     }
-    let bad = matches!(case.outcome, Outcome::Failed(_) | Outcome::TooLong(_));
+    let bad = matches!(case.outcome, Outcome::NotAsNamed(_) | Outcome::Failed(_) | Outcome::TooLong(_));
     let words = ended(case).unwrap_or_else(|| doubts(case).into_iter().map(doubt).collect::<Vec<_>>().join(", "));
     Cell::text(words).marked(if bad { Mark::Bad } else { Mark::Faint })
 }
@@ -279,6 +283,7 @@ fn warnings(section: &Section) -> Vec<String> {
             let (who, group) = (&case.competitor, &case.group);
             Some(format!("{WRONG}: {who} made a copy that is not like its source ({group}): {why}"))
         }
+        Outcome::NotAsNamed(why) => Some(format!("{NOT_AS_NAMED}: {} ({}): {why}", case.competitor, case.group)),
         _ => None,
     };
     let mut words: Vec<String> = section.cases.iter().filter_map(wrong).collect();

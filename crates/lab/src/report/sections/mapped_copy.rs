@@ -13,6 +13,8 @@ use crate::view::{Cell, Chart, Published, Table, View};
 const BUFFER: &str = "8388608";
 /// Two counts of faults that differ by less are called the same.
 const SAME_FAULTS: f64 = 1.1;
+/// The copy goes past the page cache, and what is read of the source comes from it.
+const OUTPUT: &str = "direct output";
 const MIB: f64 = (1 << 20) as f64;
 
 pub fn view(results: &Results, section: &Section) -> View {
@@ -54,8 +56,12 @@ fn chosen<'g, 'c>(groups: &'g [(&'c str, Vec<&'c Case>)]) -> Option<&'g (&'c str
 
 /// The copy by this engine, buffered or direct, with segments of 8 MiB if there is one.
 fn pick<'c>(cases: &[&'c Case], engine: &str, io: &str) -> Option<&'c Case> {
-    let wanted = [("engine", engine), ("io", io), ("buffer", BUFFER)];
-    copies::with(cases, &wanted).or_else(|| copies::with(cases, &wanted[..2]))
+    // Until version 0.1 a mapped copy past the cache was called direct.
+    let names = if io == OUTPUT { &[OUTPUT, "direct"][..] } else { &[io] };
+    names.iter().find_map(|io| {
+        let wanted = [("engine", engine), ("io", *io), ("buffer", BUFFER)];
+        copies::with(cases, &wanted).or_else(|| copies::with(cases, &wanted[..2]))
+    })
 }
 
 fn against_buffers(name: &str, cases: &[&Case]) -> Option<String> {
@@ -80,7 +86,7 @@ fn faults(run: &Run) -> f64 {
 
 /// What the counts say of the question that the author left open.
 fn open_question(name: &str, cases: &[&Case]) -> Option<String> {
-    let (through, past) = (pick(cases, "mapped", "buffered")?, pick(cases, "mapped", "direct")?);
+    let (through, past) = (pick(cases, "mapped", "buffered")?, pick(cases, "mapped", OUTPUT)?);
     let ratio = copies::ratio(Some(through), Some(past), SYSTEM)?;
     let (here, there) = (copies::median(through, faults)?, copies::median(past, faults)?);
     let found = text::times_as(&ratio, "as much");
@@ -122,7 +128,7 @@ fn open_question(name: &str, cases: &[&Case]) -> Option<String> {
 /// The same difference for copies that map nothing: what the cache costs, without the mapping.
 fn price(cases: &[&Case]) -> Option<String> {
     let per_mib = |engine: &str| {
-        let (through, past) = (pick(cases, engine, "buffered")?, pick(cases, engine, "direct")?);
+        let (through, past) = (pick(cases, engine, "buffered")?, pick(cases, engine, OUTPUT)?);
         let more = copies::median(through, SYSTEM)? - copies::median(past, SYSTEM)?;
         (through.bytes > 0).then(|| more / (through.bytes as f64 / MIB) * 1e6)
     };
@@ -148,7 +154,7 @@ fn processor_time(groups: &[(&str, Vec<&Case>)]) -> Option<Chart> {
 
 /// Kernel time with the counts that may explain it.
 fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
-    let ways = [("mapped", "buffered"), ("mapped", "direct"), ("read-write", "buffered"), ("read-write", "direct")];
+    let ways = [("mapped", "buffered"), ("mapped", OUTPUT), ("read-write", "buffered"), ("read-write", OUTPUT)];
     let found: Vec<&Case> = ways.into_iter().filter_map(|(engine, io)| pick(cases, engine, io)).collect();
     if found.len() < 2 {
         return None;
@@ -180,7 +186,7 @@ fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
 
 fn published(cases: &[&Case]) -> Published {
     let (mapped, buffers) = (pick(cases, "mapped", "buffered"), pick(cases, "read-write", "buffered"));
-    let past = pick(cases, "mapped", "direct");
+    let past = pick(cases, "mapped", OUTPUT);
     let published = Source::of("mapped-copy");
     let claims = published.judged([
         copies::ratio(mapped, buffers, RETURNED),
