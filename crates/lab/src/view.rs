@@ -50,7 +50,15 @@ pub struct Claim {
     pub agrees: Option<bool>,
 }
 
+/// What is said here of a claim about something that was not measured.
+pub const NOT_MEASURED: &str = "This was not measured here.";
+
 impl Claim {
+    /// It was measured, and the runs do not decide.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.agrees.is_none() && self.here != NOT_MEASURED
+    }
+
     pub fn verdict(&self) -> &'static str {
         match self.agrees {
             Some(true) => "agrees",

@@ -55,6 +55,9 @@ fn competitors(size: u64, state: Temperature) -> Vec<Competitor> {
     let clone = one_copy::Settings { engine, reflink: true, ..one_copy::Settings::default() };
     let mut all: Vec<Competitor> = CALLS.map(of).into();
     all[0].base = true;
+    for call in &mut all[..2] {
+        call.asked = true;
+    }
     all.extend([
         plain,
         new("clone", "clone", How::Own(clone)),

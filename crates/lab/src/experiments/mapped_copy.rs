@@ -64,12 +64,14 @@ fn competitors(request: &Request, state: Temperature) -> Vec<Competitor> {
     let other = |name: &str, engine: &str, how: How| {
         Competitor::new(name, state, how).with("engine", engine).with("io", "buffered")
     };
-    let mut all = vec![of(By::Mapped, BIG, cached).into_base(), of(By::ReadWrite, BIG, cached)];
+    // What was published was cold.
+    let asked = |one: Competitor| if state == Temperature::Cold { one.into_asked() } else { one };
+    let mut all = vec![asked(of(By::Mapped, BIG, cached).into_base()), asked(of(By::ReadWrite, BIG, cached))];
     for buffer in request.buffers.iter().filter(|buffer| **buffer != BIG) {
         all.push(of(By::Mapped, *buffer, cached));
         all.push(of(By::ReadWrite, *buffer, cached));
     }
-    all.push(of(By::Mapped, BIG, (false, true)));
+    all.push(asked(of(By::Mapped, BIG, (false, true))));
     all.push(of(By::ReadWrite, BIG, (false, true)));
     all.push(of(By::ReadWrite, BIG, (true, true)));
     all.push(other("cp", "cp", cp(&[])));

@@ -8,7 +8,7 @@
 //! | `in-kernel` | `512 MiB` | `read-write` (base), `copy-range`, `splice`; `cp`, `clone`, `haul (auto)` | `size`, `engine` |
 //! | `mapped-write` | no cases: details `msync`, `grid`, `stall`, `facts`, `verdict` | | |
 //! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `haul (auto)` (engine `auto`), each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
-//! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `cp` | `size`, `smart`, `sparse` (yes, no) |
+//! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `smart read, sparse output, by queues with MD5`, `cp` | `size`, `smart`, `sparse`, `queued` (yes, no) |
 //! | `compare` | the source's name | the command, or `haul` (base) | |
 //! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
 //! | `tune` | `files of 64 KiB to 4 MiB, cached and cold`, and the same with `, fresh files` | settings by name; base `defaults` | `class`, `settings` |

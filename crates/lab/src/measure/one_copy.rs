@@ -57,6 +57,8 @@ pub struct Settings {
     pub method: Option<Method>,
     /// A disk image, by the smart pipeline: whether free space is looked for, and whether the copy is sparse.
     pub image: Option<(bool, bool)>,
+    /// An image goes from a reader by queues to a scanner, which hashes it, and to a writer.
+    pub queued: bool,
 }
 
 impl Settings {
@@ -205,6 +207,7 @@ fn image(
     let mut options = haul_image::Options {
         sparse,
         // Nobody else has an image that was made for this; where it is the user's, it is asked who has it.
+        md5: settings.queued,
         smart: if with_map { Smart::Auto } else { Smart::Off },
         ..haul_image::Options::default()
     };
@@ -306,6 +309,7 @@ mod tests {
             profile: Some("a file".to_owned()),
             method: Some(Method { preallocate: true, ..Method::new(By::LinuxAio, 1 << 20) }),
             image: Some((true, false)),
+            queued: true,
         };
         let arguments = settings.arguments("from".as_ref(), "to".as_ref());
         assert_eq!(parse(arguments.to_vec()), Ok((settings, "from".into(), "to".into())));

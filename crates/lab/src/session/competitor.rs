@@ -24,6 +24,8 @@ pub struct Competitor {
     pub name: String,
     /// The others are compared with this one.
     pub base: bool,
+    /// A published claim is about it: where time is short the others are run less often.
+    pub asked: bool,
     pub parameters: BTreeMap<String, String>,
     pub cache: Temperature,
     pub how: How,
@@ -40,13 +42,19 @@ pub enum How {
 
 impl Competitor {
     pub fn new(name: impl Into<String>, cache: Temperature, how: How) -> Competitor {
-        Competitor { name: name.into(), base: false, parameters: BTreeMap::new(), cache, how }
+        Competitor { name: name.into(), base: false, asked: false, parameters: BTreeMap::new(), cache, how }
     }
 
     /// The one that the others are compared with.
     #[must_use]
     pub fn into_base(self) -> Competitor {
         Competitor { base: true, ..self }
+    }
+
+    /// One that a published claim is about.
+    #[must_use]
+    pub fn into_asked(self) -> Competitor {
+        Competitor { asked: true, ..self }
     }
 
     #[must_use]

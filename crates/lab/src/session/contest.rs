@@ -16,6 +16,7 @@ use super::timed::{Ended, time};
 use crate::doubts;
 use crate::measure::one_copy;
 use crate::measure::verify::verify;
+use crate::report::sections;
 use crate::results::{Cache, Case, Outcome, Run, Warning};
 
 /// A competitor that takes this many times as long as the base in its first run is not run again.
@@ -44,14 +45,47 @@ pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -
     for group in groups {
         session.progress.expect(session.settings.runs * group.competitors.len(), group.bytes);
     }
-    let end = session.deadline;
+    let (end, begun) = (session.deadline, Instant::now());
     for (number, group) in groups.iter().enumerate() {
         // Each group may take its part of the time that is left, so that all are measured, with fewer runs if need be.
         let share = group.work() / groups[number..].iter().map(Group::work).sum::<f64>();
         let turn = end.map(|end| Instant::now() + end.saturating_duration_since(Instant::now()).mul_f64(share));
         Contest { session: &mut *session, section, group }.compete(turn)?;
     }
+    decide(session, section, groups, begun.elapsed())?;
     Ok(session.section_done(section)?)
+}
+
+/// Most rounds of a group. What so many do not decide is level, or too noisy for this machine.
+const MOST_ROUNDS: usize = 30;
+
+/// Adds rounds of those whom published claims are about, as long as a claim is open and there is time. `took` is the time of
+/// all rounds until now.
+fn decide(session: &mut Session, section: &str, groups: &[Group<'_>], took: Duration) -> Result<(), Halt> {
+    let share = groups.iter().map(Group::asked).sum::<f64>() / groups.iter().map(Group::work).sum::<f64>().max(1.0);
+    let runs = session.settings.runs;
+    // The first round of all was the dearest, so this is rather too much.
+    let mut round = took.mul_f64(share.min(1.0) / runs.max(1) as f64);
+    for rounds in runs..MOST_ROUNDS {
+        let Some(left) = session.time_left() else { return Ok(()) };
+        if share == 0.0 || left < round || sections::undecided(&session.results, section) == 0 {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        for group in groups.iter().filter(|group| group.asked() > 0.0) {
+            Contest { session: &mut *session, section, group }.one_more_round(rounds)?;
+        }
+        round = begun.elapsed();
+    }
+    Ok(())
+}
+
+/// Whether a competitor runs in a round, after a first one that took so long: where not all rounds of all fit into the time
+/// that is left, only those run again whom published claims are about.
+fn runs_again(competitor: &Competitor, first: Duration, (more, left): (usize, Option<Duration>)) -> bool {
+    competitor.asked
+        || competitor.base
+        || left.is_none_or(|left| first * u32::try_from(more).unwrap_or(u32::MAX) <= left)
 }
 
 /// Whether there is time for each competitor to run once, even on a fast machine.
@@ -76,13 +110,21 @@ impl Contest<'_> {
         }
         self.warm_up()?;
         let count = self.group.competitors.len();
+        let (begun, mut first) = (Instant::now(), Duration::ZERO);
+        let mut left = None;
         for round in 0..self.session.settings.runs {
+            if round == 1 {
+                first = begun.elapsed();
+                left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            }
+            let more = (self.session.settings.runs - 1, left);
             for turn in turns::order(round, count) {
                 let competitor = &self.group.competitors[turn];
                 let case = self.case(competitor)?;
                 let wanted = case.runs.len() <= round && matches!(case.outcome, Outcome::Unverified | Outcome::Right);
                 let late = self.session.is_late() || (round > 0 && until.is_some_and(|until| Instant::now() >= until));
-                if !wanted || late || (round > 0 && self.is_hopeless(competitor)?) {
+                let dropped = round > 0 && !runs_again(competitor, first, more);
+                if !wanted || late || dropped || (round > 0 && self.is_hopeless(competitor)?) {
                     self.session.progress.run_over(self.group.bytes, false);
                     continue;
                 }
@@ -90,6 +132,20 @@ impl Contest<'_> {
                 self.session.progress.say(&format!("{}, {}", self.section, self.group.name), &words);
                 self.one_run(competitor)?;
                 self.session.progress.run_over(self.group.bytes, true);
+            }
+        }
+        self.end_group()
+    }
+
+    /// Another run of each that a published claim is about.
+    fn one_more_round(&mut self, round: usize) -> Result<(), Halt> {
+        for turn in turns::order(round, self.group.competitors.len()) {
+            let competitor = &self.group.competitors[turn];
+            let right = self.case(competitor).is_ok_and(|case| case.outcome == Outcome::Right);
+            if competitor.asked && right && !self.session.is_late() {
+                let words = format!("{}, run {}, to decide", competitor.name, round + 1);
+                self.session.progress.say(&format!("{}, {}", self.section, self.group.name), &words);
+                self.one_run(competitor)?;
             }
         }
         self.end_group()
@@ -330,4 +386,24 @@ fn warnings(case: &Case, wanted: usize) -> Vec<Warning> {
         warnings.push(Warning::NotVerified);
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_asked_about_gives_way_where_time_is_short() {
+        let asked = Competitor::new("asked", cache::Temperature::Cold, How::Line(String::new())).into_asked();
+        let other = Competitor { asked: false, ..asked.clone() };
+        let round = Duration::from_secs(10);
+        for (left, expected) in [(None, true), (Some(20), true), (Some(19), false)] {
+            let left = (2, left.map(Duration::from_secs));
+            assert_eq!(
+                (runs_again(&other, round, left), runs_again(&asked, round, left)),
+                (expected, true),
+                "{left:?}"
+            );
+        }
+    }
 }

@@ -49,4 +49,9 @@ impl<'a> Group<'a> {
     pub(super) fn work(&self) -> f64 {
         self.competitors.len() as f64 * (self.bytes as f64 + OVERHEAD)
     }
+
+    /// The same of those whom published claims are about.
+    pub(super) fn asked(&self) -> f64 {
+        self.competitors.iter().filter(|one| one.asked).count() as f64 * (self.bytes as f64 + OVERHEAD)
+    }
 }

@@ -7,7 +7,7 @@ use haul_measure::stats::Ratio;
 use serde::Deserialize;
 
 use crate::report::text::{significant, times_as};
-use crate::view::{Cell, Claim, Published, Table};
+use crate::view::{Cell, Claim, NOT_MEASURED, Published, Table};
 
 /// What was published of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -89,7 +89,7 @@ impl Said {
 
     /// The same with other words, if there are any.
     pub(crate) fn decided(&self, here: Option<String>, agrees: Option<bool>) -> Claim {
-        let here = here.unwrap_or_else(|| "This was not measured here.".to_owned());
+        let here = here.unwrap_or_else(|| NOT_MEASURED.to_owned());
         Claim { says: self.says.clone(), here, agrees }
     }
 }

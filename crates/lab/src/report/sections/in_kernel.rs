@@ -121,6 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_runs_do_not_decide_is_open_and_what_was_not_run_is_not() {
+        let open = |read_write: &[f64], range: &[f64]| {
+            measured(read_write, range).published.unwrap().claims.iter().filter(|claim| claim.is_undecided()).count()
+        };
+        assert_eq!(open(&[1.0, 1.01, 0.99], &[0.4, 0.41, 0.42]), 0);
+        assert_eq!(open(&[1.0, 1.01, 0.99], &[1.02, 1.01, 1.0]), 1);
+        assert_eq!(open(&[1.0, 1.01, 0.99], &[0.4]), 3, "one run has no interval");
+        assert_eq!(open(&[1.0, 1.01, 0.99], &[]), 0);
+    }
+
+    #[test]
     fn the_filesystem_below_is_said() {
         let view = measured(&timed(1.0), &timed(1.0));
         assert!(view.summary.iter().any(|words| words.contains("ext4 on /dev/vdb")), "{:?}", view.summary);

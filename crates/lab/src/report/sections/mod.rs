@@ -29,6 +29,13 @@ pub fn views(results: &Results) -> Vec<View> {
     results.sections.iter().map(|section| completed(view(results, section), section)).collect()
 }
 
+/// How many of the published claims about a section cannot be decided by the runs that there are.
+pub fn undecided(results: &Results, name: &str) -> usize {
+    let view = results.section(name).map(|section| view(results, section));
+    let claims = view.and_then(|view| view.published).map(|published| published.claims).unwrap_or_default();
+    claims.iter().filter(|claim| claim.is_undecided()).count()
+}
+
 /// The most letters of a name.
 const LONGEST: usize = 160;
 

@@ -79,6 +79,11 @@ fn pick<'c>(cases: &[&'c Case], smart: bool, sparse: bool) -> Option<&'c Case> {
     copies::find(cases, &name).or_else(alike)
 }
 
+/// The smart copy by queues, or in older results the one that had them or not.
+fn queued<'c>(cases: &[&'c Case]) -> Option<&'c Case> {
+    copies::with(cases, &[("queued", "yes")]).or_else(|| pick(cases, true, true))
+}
+
 fn saved(name: &str, cases: &[&Case]) -> Option<String> {
     let (smart, full) = (pick(cases, true, true)?, pick(cases, false, false)?);
     let ratio = copies::ratio(Some(smart), Some(full), RETURNED)?;
@@ -96,7 +101,7 @@ fn saved(name: &str, cases: &[&Case]) -> Option<String> {
 
 /// Who waits for whom, where the copy went through queues.
 fn bottleneck(name: &str, cases: &[&Case]) -> Option<String> {
-    let case = pick(cases, true, true).or_else(|| pick(cases, false, false))?;
+    let case = queued(cases).or_else(|| pick(cases, false, false))?;
     let (reader, writer) = (reported(case, READER_WAITS)?, reported(case, WRITER_WAITS)?);
     if reader.max(writer) < NOTHING {
         return Some(format!(
@@ -148,7 +153,7 @@ fn published(cases: &[&Case]) -> Published {
     let mut claims = published.judged([time(plain, full), time(sparse, plain)]);
     claims.extend(published.claims.last().map(|said| -> Claim {
         let figures = |name: &str| {
-            let runs = sparse.iter().flat_map(|case| &case.runs);
+            let runs = queued(cases).into_iter().flat_map(|case| &case.runs);
             // What is next to nothing is not many times as much as another nothing.
             runs.filter_map(|run| run.reported.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
         };
