@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 
-use haul_measure::stats;
+use haul_measure::stats::{self, Ratio};
+use haul_measure::words;
 
 use super::text::{self, Unit, count};
 use super::{join, sections};
-use crate::results::{Case, Outcome, Results, Section};
+use crate::results::{Body, Case, Grid, Latency, Outcome, Results, Section};
 use crate::view::{Cell, Mark, Table, View};
 
 /// What became of the cases that both have.
@@ -32,6 +33,7 @@ pub fn view(old: &Results, new: &Results) -> Option<View> {
         match counterpart(old, section) {
             Some(earlier) => {
                 view.tables.extend(table(earlier, section, &mut tally));
+                view.tables.extend(details(earlier, section, &mut tally));
                 view.not_measured.extend(only_in_one(earlier, section));
             }
             None => view.not_measured.push(format!("{} is not in the baseline.", sections::title(&section.name))),
@@ -99,6 +101,12 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
     };
     let both = old.is_ranked() && new.is_ranked();
     let ratio = if both { stats::ratio(&times(new), &times(old)) } else { None };
+    let names = [Cell::text(&new.group), Cell::text(&new.competitor)];
+    names.into_iter().chain([time(old), time(new)]).chain(judged(ratio, tally)).collect()
+}
+
+/// The ratio of two times, and what it says.
+fn judged(ratio: Option<Ratio>, tally: &mut Tally) -> [Cell; 2] {
     let (verdict, mark) = match ratio.map(|ratio| (ratio.interval.is_some(), ratio.side(1.0))) {
         Some((_, Some(Ordering::Less))) => {
             tally.faster += 1;
@@ -117,14 +125,88 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
             ("cannot say", Mark::Faint)
         }
     };
-    vec![
-        Cell::text(&new.group),
-        Cell::text(&new.competitor),
-        time(old),
-        time(new),
-        Cell::ratio(ratio),
-        Cell::text(verdict).marked(mark),
-    ]
+    [Cell::ratio(ratio), Cell::text(verdict).marked(mark)]
+}
+
+/// What is measured in another way than by timed copies: the samples, latencies and grids that both have.
+fn details(old: &Section, new: &Section, tally: &mut Tally) -> Option<Table> {
+    let rows = new.details.iter().filter_map(|detail| Some((detail, old.detail(&detail.name)?)));
+    let rows: Vec<Vec<Cell>> = rows.flat_map(|(now, then)| detail(&now.name, then, &now.body, tally)).collect();
+    let heads = "what|>baseline|>now|>now against it, in time|verdict";
+    let table = Table::new(format!("{}, other figures", sections::title(&new.name)), heads, rows);
+    table.noted("Of a grid: the median of its cells, and where 95 % of them lie.").if_any()
+}
+
+fn detail(name: &str, old: &Body, new: &Body, tally: &mut Tally) -> Vec<Vec<Cell>> {
+    let what = name.replace('-', " ");
+    match (old, new) {
+        // The longest few say nothing of the others.
+        (Body::Samples { .. }, _) if name == "stall-worst" => Vec::new(),
+        (Body::Samples { series: old, .. }, Body::Samples { series: new, .. }) => {
+            let both = new.iter().filter_map(|(series, now)| Some((series, old.get(series)?, now)));
+            let row = |(series, then, now): (&String, &Vec<f64>, &Vec<f64>)| {
+                let time = |values: &[f64]| Cell::seconds(stats::median(values));
+                let figures = [Cell::text(format!("{what}, {series}")), time(then), time(now)];
+                figures.into_iter().chain(judged(stats::ratio(now, then), tally)).collect()
+            };
+            both.map(row).collect()
+        }
+        (Body::Latency(old), Body::Latency(new)) if old.threshold == new.threshold => {
+            let long = |latency: &Latency| Cell::text(format!("{} of {}", latency.over, latency.count));
+            let over = Cell::text(format!("{what}, over {}", words::seconds(new.threshold)));
+            let longest = [Cell::text(format!("{what}, longest")), Cell::seconds(Some(old.longest))];
+            let one = [Cell::text("-"), Cell::text("one value").marked(Mark::Faint)];
+            vec![
+                [over, long(old), long(new)].into_iter().chain(judged(shares(old, new), tally)).collect(),
+                longest.into_iter().chain([Cell::seconds(Some(new.longest))]).chain(one).collect(),
+            ]
+        }
+        (Body::Grid(old), Body::Grid(new)) => {
+            let names = |grid: &Grid| (grid.rows.clone(), grid.columns.clone());
+            if names(old) != names(new) {
+                return Vec::new();
+            }
+            let cells = old.values.iter().flatten().zip(new.values.iter().flatten());
+            let pairs: Vec<(f64, f64)> = cells.filter_map(|(then, now)| Some(((*then)?, (*now)?))).collect();
+            let median = |side: fn(&(f64, f64)) -> f64| stats::median(&pairs.iter().map(side).collect::<Vec<f64>>());
+            let rate = |value: Option<f64>| Cell::of(value, |value| format!("{} {}", words::short(value), new.unit));
+            let figures = [Cell::text(what), rate(median(|pair| pair.0)), rate(median(|pair| pair.1))];
+            // A higher rate is a shorter time.
+            let ratios = pairs.iter().filter(|(_, now)| *now > 0.0).map(|(then, now)| then / now).collect();
+            vec![figures.into_iter().chain(judged(middle_of(ratios), tally)).collect()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// How many times as often something took longer than the threshold: the interval is that of both shares (Wilson, 95 %).
+fn shares(old: &Latency, new: &Latency) -> Option<Ratio> {
+    let (old, new) = (share(old)?, share(new)?);
+    let value = if old.1 > 0.0 { new.1 / old.1 } else { f64::from(u8::from(new.1 == 0.0)) };
+    let value = if old.1 == 0.0 && new.1 > 0.0 { new.2 / old.2 } else { value };
+    Some(Ratio { value, interval: Some((new.0 / old.2, new.2 / old.0)) })
+}
+
+/// The share that was over the threshold, between its bounds.
+fn share(latency: &Latency) -> Option<(f64, f64, f64)> {
+    let (count, over) = (latency.count as f64, latency.over as f64);
+    if count == 0.0 {
+        return None;
+    }
+    let (z, share) = (1.96, over / count);
+    let centre = share + z * z / (2.0 * count);
+    let half = z * (share * (1.0 - share) / count + z * z / (4.0 * count * count)).sqrt();
+    let whole = 1.0 + z * z / count;
+    // None seen is no proof of none: half a case.
+    Some((((centre - half) / whole).max(0.5 / count), share, (centre + half) / whole))
+}
+
+/// The median of ratios, and where 95 % of them lie.
+fn middle_of(mut ratios: Vec<f64>) -> Option<Ratio> {
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| ratios.get((share * ratios.len().saturating_sub(1) as f64).round() as usize).copied();
+    let interval = at(0.025).zip(at(0.975)).filter(|_| ratios.len() >= stats::FEWEST);
+    Some(Ratio { value: stats::median(&ratios)?, interval })
 }
 
 /// How a case without times ended, in a word or two.
@@ -153,6 +235,7 @@ fn only_in_one(old: &Section, new: &Section) -> Vec<String> {
 mod tests {
     use super::sections::test_support::{case, results, section, timed};
     use super::*;
+    use crate::results::Detail;
 
     fn with(cases: &[(&str, f64)]) -> Results {
         let mut section = section("compare");
@@ -180,6 +263,45 @@ mod tests {
         let view = view(&old, &new).unwrap();
         let row: Vec<&str> = view.tables[0].rows[0].iter().map(|cell| cell.text.as_str()).collect();
         assert_eq!((row[3], row[4], row[5]), ("WRONG COPY", "-", "cannot say"));
+    }
+
+    /// Rounds of msync, fills and a grid, whose times are so many times the usual ones.
+    fn mapped_write(times: f64, over: u64) -> Results {
+        let mut section = section("mapped-write");
+        let rounds = [0.050, 0.051, 0.052, 0.053, 0.054].map(|round| round * times).to_vec();
+        let series = [("mapped".to_owned(), rounds)].into();
+        section.details.push(Detail::new("msync", Body::Samples { unit: "s".to_owned(), series }));
+        let stall = Latency { count: 4000, over, threshold: 1e-3, percentiles: Vec::new(), longest: 8.3e-3 * times };
+        section.details.push(Detail::new("stall", Body::Latency(stall)));
+        let names = |what: &str| (what.to_owned(), vec!["4096".to_owned(), "8192".to_owned()]);
+        let values = vec![vec![Some(400.0 / times), Some(500.0 / times)], vec![Some(600.0 / times), None]];
+        let grid = Grid { unit: "KiB/s".to_owned(), rows: names("file"), columns: names("record"), values };
+        section.details.push(Detail::new("grid-mapped-rewrite", Body::Grid(grid)));
+        results(vec![section])
+    }
+
+    fn verdicts_of_details(old: &Results, new: &Results) -> Vec<(String, String)> {
+        let view = view(old, new).expect("they have figures in common");
+        let rows = view.tables.iter().flat_map(|table| &table.rows);
+        rows.map(|row| (row[0].text.clone(), row.last().unwrap().text.clone())).collect()
+    }
+
+    #[test]
+    fn figures_that_are_no_copies_are_compared_too() {
+        let (good, bad) = (mapped_write(1.0, 4), mapped_write(20.0, 400));
+        let names = ["msync, mapped", "stall, over 1 ms", "stall, longest", "grid mapped rewrite"];
+        for (old, new, expected) in [
+            (&good, &good, ["no difference that stands out"; 3]),
+            (&good, &bad, ["slower"; 3]),
+            (&bad, &good, ["faster"; 3]),
+        ] {
+            let expected = [expected[0], expected[1], "one value", expected[2]];
+            let expected: Vec<_> = names.iter().zip(expected).map(|(a, b)| ((*a).to_owned(), b.to_owned())).collect();
+            assert_eq!(verdicts_of_details(old, new), expected);
+        }
+        let none = mapped_write(1.0, 0);
+        assert_eq!(verdicts_of_details(&none, &none)[1].1, "no difference that stands out", "none was over it");
+        assert_eq!(verdicts_of_details(&none, &bad)[1].1, "slower");
     }
 
     #[test]
