@@ -21,7 +21,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(bad)
 }
 
-/// A time: `90`, `90s`, `10m`, `1h`.
+/// A time: `500ms`, `90`, `90s`, `10m`, `1h`.
 ///
 /// # Errors
 /// In words.
@@ -29,15 +29,16 @@ pub fn time(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is no time; write 90s, 10m or 1h");
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" | "min" => 60,
-        "h" => 3600,
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
         _ => return Err(bad()),
     };
     let number: u64 = digits.parse().map_err(|_no_number| bad())?;
     // A year is more than anybody waits, and the clock can add it.
-    let seconds = number.checked_mul(unit).filter(|seconds| (1..=31_536_000).contains(seconds)).ok_or_else(bad)?;
-    Ok(Duration::from_secs(seconds))
+    let milliseconds = number.checked_mul(unit).filter(|time| (1..=31_536_000_000).contains(time)).ok_or_else(bad)?;
+    Ok(Duration::from_millis(milliseconds))
 }
 
 /// Several values, with commas between them.
@@ -72,8 +73,9 @@ mod tests {
     }
 
     #[test]
-    fn times_have_seconds_minutes_and_hours() {
+    fn times_have_milliseconds_seconds_minutes_and_hours() {
         assert_eq!(["90", "90s", "10m", "1h"].map(|text| time(text).unwrap().as_secs()), [90, 90, 600, 3600]);
+        assert_eq!(time("1500ms"), Ok(Duration::from_millis(1500)));
         for text in ["", "0", "s", "-1", "1d", "99999999999999999h"] {
             assert!(time(text).is_err(), "{text}");
         }

@@ -24,15 +24,22 @@ pub struct Request {
 }
 
 impl Request {
-    /// The same, made to fit into a time, of which each part takes its share (3, 4, 1 and 4 of 12). Nothing gets longer.
+    /// The same, made to fit into a time, of which each part takes its share (3, 4, 1 and 4 of 12). Files grow for all that
+    /// the other parts leave; nothing else gets longer.
     #[must_use]
     pub(crate) fn within(mut self, time: Duration) -> Request {
         let of = |shares: u32, usual: Duration| usual.min(time * shares / 12);
         self.msync.time = of(3, self.msync.time);
         self.grid.time = of(4, self.grid.time);
         self.under.time = of(1, self.under.time);
-        self.stall.time = of(4, self.stall.time);
+        self.stall.time = time.saturating_sub(self.msync.time + self.grid.time + self.under.time);
         self
+    }
+
+    /// Files grow to this space together, and no others take more.
+    pub(crate) fn grow_to(&mut self, space: u64) {
+        self.stall.space = space;
+        self.limit(space);
     }
 
     /// No files take more than the space together.
@@ -89,7 +96,19 @@ mod tests {
         let times = [request.msync.time, request.grid.time, request.under.time, request.stall.time];
         assert_eq!(times.map(|time| time.as_secs()), [15, 20, 5, 20]);
         assert_eq!((request.stall.space, request.grid.space), (100 << 20, 64 << 20));
-        assert_eq!(within(3600, u64::MAX), Request::default());
+        let usual = Request::default();
+        let longer = Duration::from_secs(3600) - usual.msync.time - usual.grid.time - usual.under.time;
+        let stall = stall::Settings { time: longer, ..usual.stall.clone() };
+        assert_eq!(within(3600, u64::MAX), Request { stall, ..usual });
+    }
+
+    #[test]
+    fn files_grow_as_far_as_the_user_says() {
+        let mut request = Request::default();
+        request.grow_to(16 << 30);
+        assert_eq!((request.stall.space, request.grid.space), (16 << 30, Request::default().grid.space));
+        request.grow_to(1 << 20);
+        assert_eq!((request.stall.space, request.grid.space), (1 << 20, 1 << 20));
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub fn judge(evidence: Evidence<'_>) -> Verdict {
     sentences.extend(evidence.msync.and_then(of_msync));
     sentences.extend(evidence.grid.and_then(of_grid));
     sentences.extend(evidence.facts.map(of_facts));
+    sentences.extend(stable_without_stalls(name, evidence));
     Verdict { name, sentences }
 }
 
@@ -305,6 +306,19 @@ fn of_grid(grid: &grid::Measured) -> Option<String> {
         words::short(shown),
         ratios.len(),
         low * 100.0
+    ))
+}
+
+/// Why a device that demands stable pages holds up no store that anybody would notice.
+fn stable_without_stalls(name: &str, evidence: Evidence<'_>) -> Option<String> {
+    let stable = evidence.facts.is_some_and(|facts| facts.rule != Rule::NoDevice && facts.stable_pages == Some(true));
+    if !stable || name != "no-stalls" {
+        return None;
+    }
+    let store = evidence.under.and_then(under::Measured::store).map(words::seconds);
+    let wait = store.map_or_else(|| "how long was not measured".to_owned(), |store| format!("here for {store}"));
+    Some(format!(
+        "Stable pages alone are no stall: only a store to a page that is being written at that moment waits, and until          this one write has ended ({wait}). They stall where a write takes long: on a slow device, or behind many others."
     ))
 }
 

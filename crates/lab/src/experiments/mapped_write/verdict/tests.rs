@@ -157,3 +157,15 @@ fn the_grid_compares_each_cell_with_plain_writing() {
     let sentence = of_grid(&grid).unwrap();
     assert!(sentence.contains("2 times as slow") && sentence.contains("50 %"), "{sentence}");
 }
+
+#[test]
+fn a_device_that_demands_stable_pages_without_stalls_is_explained() {
+    let (under, msync) = (under(1e-5, 5e-3, &[]), msync(1.1e-3, 1e-3));
+    let says = |stable_pages| {
+        let facts = Facts { stable_pages, ..facts(Rule::Device) };
+        let evidence =
+            Evidence { facts: Some(&facts), under: Some(&under), msync: Some(&msync), ..Evidence::default() };
+        judge(evidence).sentences.iter().any(|sentence| sentence.starts_with("Stable pages alone are no stall"))
+    };
+    assert!(says(Some(true)) && !says(Some(false)) && !says(None));
+}
