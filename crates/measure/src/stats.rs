@@ -94,28 +94,45 @@ impl Ratio {
 }
 
 /// The ratio of two medians: how many times `base` is `of`. `None` if a side is empty, or if the base's median is not
-/// above 0.
+/// above 0. Where both have as many values, the values of one place are those of one round.
 pub fn ratio(of: &[f64], base: &[f64]) -> Option<Ratio> {
     pooled(&[(of.to_vec(), base.to_vec())])
 }
 
+/// The same of values that have no rounds in common, such as those of two days.
+pub fn unpaired(of: &[f64], base: &[f64]) -> Option<Ratio> {
+    resampled(&[(of.to_vec(), base.to_vec())], false)
+}
+
 /// The geometric mean of the ratios of several pairs, `(of, base)`, with one interval for all of them: what holds on the
 /// whole, where each pair was measured under its own conditions. Pairs without a ratio are left out; `None` if none is left.
+///
+/// Whole rounds are drawn anew, so what slows a round down, on both sides, says nothing of the ratio.
 pub fn pooled(pairs: &[(Vec<f64>, Vec<f64>)]) -> Option<Ratio> {
-    let pairs: Vec<(Vec<f64>, Vec<f64>)> = pairs.iter().map(|(of, base)| (ordered(of), ordered(base))).collect();
-    let usable = |pair: &&(Vec<f64>, Vec<f64>)| middle(&pair.0) > 0.0 && middle(&pair.1) > 0.0;
-    let pairs: Vec<&(Vec<f64>, Vec<f64>)> = pairs.iter().filter(usable).collect();
+    resampled(pairs, true)
+}
+
+fn resampled(pairs: &[(Vec<f64>, Vec<f64>)], rounds: bool) -> Option<Ratio> {
+    let pairs: Vec<[Ranked; 2]> = pairs.iter().map(|(of, base)| [Ranked::new(of), Ranked::new(base)]).collect();
+    let pairs: Vec<&[Ranked; 2]> = pairs.iter().filter(|pair| pair.iter().all(|side| side.median() > 0.0)).collect();
     if pairs.is_empty() {
         return None;
     }
     let mean = |logarithms: f64| (logarithms / pairs.len() as f64).exp();
-    let value = mean(pairs.iter().map(|(of, base)| (middle(of) / middle(base)).ln()).sum());
-    let enough = pairs.iter().all(|(of, base)| of.len().min(base.len()) >= FEWEST);
+    let value = mean(pairs.iter().map(|[of, base]| (of.median() / base.median()).ln()).sum());
+    let enough = pairs.iter().all(|[of, base]| of.0.len().min(base.0.len()) >= FEWEST);
     let interval = enough.then(|| {
         let mut dice = Dice::new();
         let mut drawn: Vec<f64> = Vec::with_capacity(RESAMPLES);
         for _ in 0..RESAMPLES {
-            let logarithms = pairs.iter().map(|(of, base)| (dice.median_of(of) / dice.median_of(base)).ln());
+            let logarithms = pairs.iter().map(|[of, base]| {
+                dice.draw(of.0.len());
+                let of = of.median_of(&dice.drawn);
+                if !rounds || base.0.len() != dice.drawn.len() {
+                    dice.draw(base.0.len());
+                }
+                (of / base.median_of(&dice.drawn)).ln()
+            });
             drawn.push(mean(logarithms.sum()));
         }
         let drawn = ordered(&drawn);
@@ -125,10 +142,45 @@ pub fn pooled(pairs: &[(Vec<f64>, Vec<f64>)]) -> Option<Ratio> {
     Some(Ratio { value, interval })
 }
 
+/// Values in their order, each with the round that it is of.
+struct Ranked(Vec<(f64, usize)>);
+
+impl Ranked {
+    fn new(values: &[f64]) -> Ranked {
+        let finite = values.iter().copied().filter(|value| value.is_finite());
+        let mut ranked: Vec<(f64, usize)> = finite.enumerate().map(|(round, value)| (value, round)).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ranked(ranked)
+    }
+
+    fn median(&self) -> f64 {
+        self.median_of(&vec![1; self.0.len()])
+    }
+
+    /// The median of the values, each as often as its round was drawn; 0 of nothing.
+    fn median_of(&self, drawn: &[u32]) -> f64 {
+        let count: u32 = drawn.iter().sum();
+        // The ranks of the middle, from 0: two, or one twice.
+        let (low, high) = ((count.max(1) - 1) / 2, count / 2);
+        let mut passed = 0;
+        let mut first = None;
+        for (value, round) in &self.0 {
+            passed += drawn.get(*round).copied().unwrap_or_default();
+            if first.is_none() && passed > low {
+                first = Some(*value);
+            }
+            if passed > high {
+                return f64::midpoint(first.unwrap_or(*value), *value);
+            }
+        }
+        first.unwrap_or_default()
+    }
+}
+
 /// Numbers that look random: an additive sequence, scrambled.
 struct Dice {
     at: u64,
-    /// How often each value was drawn; kept, so that a draw needs no memory.
+    /// How often each round was drawn; kept, so that a draw needs no memory.
     drawn: Vec<u32>,
 }
 
@@ -146,31 +198,16 @@ impl Dice {
         ((u128::from(mixed) * count as u128) >> 64) as usize
     }
 
-    /// The median of as many values as there are, drawn with putting back. They are in their order, so nothing is sorted.
-    fn median_of(&mut self, values: &[f64]) -> f64 {
-        let count = values.len();
+    /// Draws as many rounds as there are, with putting back.
+    fn draw(&mut self, count: usize) {
         self.drawn.clear();
         self.drawn.resize(count, 0);
         for _ in 0..count {
-            let place = self.roll(count);
-            if let Some(times) = self.drawn.get_mut(place) {
+            let round = self.roll(count);
+            if let Some(times) = self.drawn.get_mut(round) {
                 *times += 1;
             }
         }
-        // The ranks of the middle, from 0: two, or one twice.
-        let (low, high) = ((count.max(1) - 1) / 2, count / 2);
-        let mut passed = 0;
-        let mut first = None;
-        for (value, times) in values.iter().zip(&self.drawn) {
-            passed += *times as usize;
-            if first.is_none() && passed > low {
-                first = Some(*value);
-            }
-            if passed > high {
-                return f64::midpoint(first.unwrap_or(*value), *value);
-            }
-        }
-        first.unwrap_or_default()
     }
 }
 
@@ -185,6 +222,19 @@ mod tests {
         assert_eq!(median(&[f64::NAN, 7.0, f64::INFINITY]), Some(7.0));
         assert_eq!((median(&[]), spread(&[])), (None, None));
         assert_eq!(spread(&[5.0, 2.0, 9.0]), Some(Spread { count: 3, median: 5.0, min: 2.0, max: 9.0 }));
+    }
+
+    #[test]
+    fn what_slows_both_sides_of_a_round_says_nothing_of_their_ratio() {
+        let rounds = [1.0, 3.0, 1.1, 2.5, 0.9, 4.0, 1.2];
+        let base: Vec<f64> = rounds.to_vec();
+        let quicker: Vec<f64> = rounds.iter().map(|round| round * 0.9).collect();
+        let (least, most) = ratio(&quicker, &base).unwrap().interval.unwrap();
+        assert!(least > 0.89 && most < 0.91, "{least} {most}");
+        // The same times in other rounds are no pairs.
+        let other: Vec<f64> = quicker.iter().rev().copied().collect();
+        let (least, most) = ratio(&other, &base).unwrap().interval.unwrap();
+        assert!(least < 0.9 && most > 1.0, "{least} {most}");
     }
 
     #[test]

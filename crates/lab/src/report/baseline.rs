@@ -100,7 +100,7 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
         None => Cell::text(how(case)).marked(Mark::Bad),
     };
     let both = old.is_ranked() && new.is_ranked();
-    let ratio = if both { stats::ratio(&times(new), &times(old)) } else { None };
+    let ratio = if both { stats::unpaired(&times(new), &times(old)) } else { None };
     let names = [Cell::text(&new.group), Cell::text(&new.competitor)];
     names.into_iter().chain([time(old), time(new)]).chain(judged(ratio, tally)).collect()
 }
@@ -147,7 +147,7 @@ fn detail(name: &str, old: &Body, new: &Body, tally: &mut Tally) -> Vec<Vec<Cell
             let row = |(series, then, now): (&String, &Vec<f64>, &Vec<f64>)| {
                 let time = |values: &[f64]| Cell::seconds(stats::median(values));
                 let figures = [Cell::text(format!("{what}, {series}")), time(then), time(now)];
-                figures.into_iter().chain(judged(stats::ratio(now, then), tally)).collect()
+                figures.into_iter().chain(judged(stats::unpaired(now, then), tally)).collect()
             };
             both.map(row).collect()
         }
