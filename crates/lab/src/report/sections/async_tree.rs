@@ -69,7 +69,9 @@ pub fn view(results: &Results, section: &Section) -> View {
     view.tables.extend(choices(&trees));
     view.tables.extend(variants(&trees));
     copies::fill(&mut view, section);
-    view.published = Some(published(&trees));
+    let device = results.environment.places.get(&section.place).and_then(|place| place.device.as_ref());
+    let heads = device.is_some_and(|device| device.rotational == Some(true));
+    view.published = Some(published(&trees, heads));
     view
 }
 
@@ -211,7 +213,7 @@ fn variants(trees: &[Tree]) -> Option<Table> {
     table.noted("Geometric mean over all trees; under 1 it helps.").if_any()
 }
 
-fn published(trees: &[Tree]) -> Published {
+fn published<'c>(trees: &[Tree<'c>], heads: bool) -> Published {
     let sizes = || trees.iter().map(|tree| tree.size);
     let (smallest, largest) = (sizes().min().unwrap_or_default(), sizes().max().unwrap_or_default());
     let both = ["posix-aio", "linux-aio"];
@@ -220,6 +222,16 @@ fn published(trees: &[Tree]) -> Published {
     let priority = both.map(|engine| pooled(trees, engine, "priority", |_| true)).into_iter().flatten();
     let priority = priority.max_by(|a, b| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
     let (usual, both_beat) = both_beat(trees);
+    // Pairs of a copier with an addition and another one without, in the trees that are wanted.
+    let pairs = |engines: &[&str], variant: &str, of_cp: bool, wanted: &dyn Fn(&Tree) -> bool| {
+        let wanted = trees.iter().filter(|tree| wanted(tree));
+        let pair = |tree: &Tree<'c>, engine: &str| {
+            (tree.get(engine, variant), tree.get(if of_cp { "cp" } else { engine }, "plain"))
+        };
+        copies::pooled(wanted.flat_map(|tree| engines.iter().map(move |engine| pair(tree, engine))), RETURNED)
+    };
+    let [posix, linux] = [&both[..1], &both[1..]];
+    let (all, small) = (|_: &Tree| true, |tree: &Tree| tree.size == smallest);
     let published = Source::of("async-tree");
     let claim = |(number, said): (usize, &Said)| match number {
         0 => said.judged(&megabytes(smallest), at_smallest.into_iter().flatten().min_by(order)),
@@ -227,6 +239,13 @@ fn published(trees: &[Tree]) -> Published {
         2 => readahead_fastest(trees, said),
         3 => readahead_helps_posix_most(trees, said),
         4 => said.judged(&megabytes(largest), preallocated.into_iter().flatten().min_by(order)),
+        5 => said.judged("", pairs(&both, "plain", true, &all)),
+        6 => said.judged("", pairs(posix, "readahead", true, &all)),
+        7 => said.judged("", pairs(linux, "readahead", false, &all)),
+        8 => said.judged(&megabytes(smallest), pairs(linux, "readahead", true, &small)),
+        9 => said.judged(&megabytes(smallest), pairs(&both, "preallocate", false, &small)),
+        // Of a device without heads it says nothing.
+        10 => said.judged("", pairs(posix, "plain", true, &all).filter(|_| heads)),
         _ => said.judged("", priority),
     };
     let claims = published.claims.iter().enumerate().map(claim).collect();
@@ -314,12 +333,28 @@ mod tests {
             (1000, 32, "linux-aio", "readahead", 1.35),
             (1000, 32, "linux-aio", "priority", 1.4),
         ]);
-        assert_eq!(verdicts(&view), [Some(true), Some(true), Some(false), Some(true), None, Some(true)]);
+        assert_eq!(
+            verdicts(&view),
+            [
+                Some(true),
+                Some(true),
+                Some(false),
+                Some(true),
+                None,
+                Some(true),
+                Some(true),
+                Some(true),
+                None,
+                None,
+                None,
+                Some(true)
+            ]
+        );
     }
 
     #[test]
     fn what_was_not_measured_is_not_judged() {
-        assert_eq!(verdicts(&measured(&[])), [None; 6]);
+        assert_eq!(verdicts(&measured(&[])), [None; 12]);
     }
 
     #[test]

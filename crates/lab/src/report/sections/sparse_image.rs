@@ -150,7 +150,13 @@ fn published(cases: &[&Case]) -> Published {
     let (sparse, plain, full) = (pick(cases, true, true), pick(cases, true, false), pick(cases, false, false));
     let published = Source::of("sparse-image");
     let time = |of, base| copies::ratio(of, base, RETURNED);
-    let mut claims = published.judged([time(plain, full), time(sparse, plain)]);
+    let written = |case: Option<&Case>| {
+        let runs = case.into_iter().flat_map(|case| &case.runs);
+        runs.filter_map(|run| run.reported.get("seconds.write").copied()).collect::<Vec<f64>>()
+    };
+    let writing = stats::ratio(&written(sparse), &written(plain));
+    let user = copies::ratio(sparse, plain, |run| run.user);
+    let mut claims = published.judged([time(plain, full), time(sparse, plain), writing, user]);
     claims.extend(published.claims.last().map(|said| -> Claim {
         let figures = |name: &str| {
             let runs = queued(cases).into_iter().flat_map(|case| &case.runs);
@@ -205,6 +211,7 @@ mod tests {
                     run.reported.insert(READER_WAITS.to_owned(), reader);
                     run.reported.insert(WRITER_WAITS.to_owned(), writer);
                 }
+                run.reported.insert("seconds.write".to_owned(), if *sparse { 5.0 } else { 24.0 });
                 run.reported.insert("bytes.read-skipped".to_owned(), f64::from(1 << 30) * 2.0);
             }
             section.cases.push(case);
@@ -220,12 +227,21 @@ mod tests {
     #[test]
     fn the_published_directions_are_judged_by_intervals() {
         let all = [(true, true, 1.0), (true, false, 1.5), (false, false, 2.0)];
-        assert_eq!(verdicts(&measured(&all, Some((0.1, 2.0)))), [Some(true), Some(true), Some(true)]);
-        assert_eq!(verdicts(&measured(&all, Some((2.0, 0.1)))), [Some(true), Some(true), Some(false)]);
-        assert_eq!(verdicts(&measured(&all, Some((0.0, 0.0)))), [Some(true), Some(true), None]);
-        assert_eq!(verdicts(&measured(&all[..2], None)), [None, Some(true), None]);
+        assert_eq!(
+            verdicts(&measured(&all, Some((0.1, 2.0)))),
+            [Some(true), Some(true), Some(true), Some(false), Some(true)]
+        );
+        assert_eq!(
+            verdicts(&measured(&all, Some((2.0, 0.1)))),
+            [Some(true), Some(true), Some(true), Some(false), Some(false)]
+        );
+        assert_eq!(
+            verdicts(&measured(&all, Some((0.0, 0.0)))),
+            [Some(true), Some(true), Some(true), Some(false), None]
+        );
+        assert_eq!(verdicts(&measured(&all[..2], None)), [None, Some(true), Some(true), Some(false), None]);
         let same = [(true, true, 1.0), (true, false, 1.0), (false, false, 1.0)];
-        assert_eq!(verdicts(&measured(&same, None)), [None, None, None]);
+        assert_eq!(verdicts(&measured(&same, None)), [None, None, Some(true), None, None]);
     }
 
     #[test]
