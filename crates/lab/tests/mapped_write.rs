@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_lab::experiments::mapped_write::{Measured, Request, measure, run};
-use haul_lab::results::{Body, Detail, Results};
+use haul_lab::results::{Body, Detail, Environment, Results, Section};
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use haul_testbed::{Bed, Command, Fs, SlowDisk, temp_dir};
 
@@ -80,6 +80,7 @@ fn every_part_of_an_ordinary_disk_is_measured() {
 #[test]
 fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
     let Some(bed) = Bed::new() else { return };
+    let saved = temp_dir();
     for (name, stable) in [("stable", true), ("plain", false)] {
         let Some(disk) = SlowDisk::mount(&bed, name, 64 << 20, stable) else { return };
         disk.slow_down(DELAY);
@@ -91,9 +92,26 @@ fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
         assert_eq!(verdict.name == "waits-for-stable-pages", stable, "{verdict:#?} {found:?}");
         assert_eq!(share > 0.5, stable, "{found:?}");
         assert_ne!(verdict.name, "no-stalls");
+        save(&found, &saved.path().join(name));
         // The device's own time is known in both cases.
         assert!(found.msync.unwrap().written.at(50.0).unwrap() >= DELAY.as_secs_f64());
     }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    let compared = command.args(["report", "stable", "--baseline=plain", "--csv=out"]).current_dir(saved.path());
+    let compared = compared.output().unwrap();
+    assert!(compared.status.success(), "{compared:?}");
+    let csv = fs::read_to_string(saved.path().join("out")).unwrap();
+    assert!(
+        csv.lines().any(|line| line.contains("under write back, store") && line.contains("slower")),
+        "two results tell the disks apart: {csv}"
+    );
+}
+
+/// As the command saves it.
+fn save(measured: &Measured, path: &Path) {
+    let section = Section { details: measured.details(), complete: true, ..Section::new("mapped-write", "directory") };
+    let results = Results::new(vec!["mapped-write".to_owned()], 0, Environment::default());
+    Results { sections: vec![section], complete: true, ..results }.save(path).unwrap();
 }
 
 fn without_grid() -> Request {
