@@ -52,6 +52,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| middle(&values))
 }
 
+/// The mean and the standard deviation of a sample. `None` of fewer than two finite values.
+pub fn deviation(values: &[f64]) -> Option<(f64, f64)> {
+    let values = ordered(values);
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() >= 2).then(|| (mean, (squares / (count - 1.0)).sqrt()))
+}
+
 /// Median, smallest and largest, or `None` if there is no finite value.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let values = ordered(values);
@@ -235,6 +244,12 @@ mod tests {
         let other: Vec<f64> = quicker.iter().rev().copied().collect();
         let (least, most) = ratio(&other, &base).unwrap().interval.unwrap();
         assert!(least < 0.9 && most > 1.0, "{least} {most}");
+    }
+
+    #[test]
+    fn a_deviation_is_that_of_a_sample() {
+        assert_eq!(deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), Some((5.0, (32.0_f64 / 7.0).sqrt())));
+        assert_eq!((deviation(&[1.0]), deviation(&[f64::NAN, 1.0])), (None, None));
     }
 
     #[test]

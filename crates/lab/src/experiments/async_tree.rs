@@ -23,6 +23,8 @@ pub struct Request {
     pub files: Vec<u64>,
     /// Of [`VARIANTS`].
     pub variants: Vec<String>,
+    /// Numbers of files of which additions are measured, too, and of the others only the plain copiers; of all if it is empty.
+    pub with_additions: Vec<u64>,
 }
 
 /// What helps, or not.
@@ -49,6 +51,7 @@ impl Default for Request {
         Request {
             totals: [100, 500, 1000, 2000].map(|size| size * MIB).to_vec(),
             files: vec![32, 64, 128, 256],
+            with_additions: Vec::new(),
             variants: VARIANTS.map(str::to_owned).to_vec(),
         }
     }
@@ -85,7 +88,8 @@ fn may_be_urgent() -> bool {
 fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
     let new = |name: String, engine: &str, how| Competitor::new(name, Temperature::Cold, how).with("engine", engine);
     let mut all = vec![new("cp".to_owned(), "cp", cp(&["-r"])).into_base().into_asked().with("variant", "plain")];
-    for variant in &request.variants {
+    let additions = request.with_additions.is_empty() || request.with_additions.contains(&files);
+    for variant in request.variants.iter().filter(|variant| additions || *variant == "plain") {
         let (readahead, preallocate) = (variant == "readahead", variant == "preallocate");
         let priority = (variant == "priority").then_some(NICE);
         let named = |name: &str| if variant == "plain" { name.to_owned() } else { format!("{name}, {variant}") };

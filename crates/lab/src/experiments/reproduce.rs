@@ -78,7 +78,7 @@ impl Request {
             file: scaled(500.0, 1000.0),
             files: all(&[512.0, 1024.0, 1536.0, 2048.0], 0.25),
             totals: all(&[100.0, 500.0, 1000.0, 2000.0], 0.25),
-            counts: vec![32, 256],
+            counts: vec![32, 64, 128, 256],
             image: scaled(1024.0, 8192.0).max(sparse_image::SMALLEST),
         })
     }
@@ -115,6 +115,8 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
                 let request = async_tree::Request {
                     totals: sizes.totals.clone(),
                     files: sizes.counts.clone(),
+                    // The whole matrix of sizes and numbers, and additions at its edges.
+                    with_additions: vec![32, 256],
                     ..async_tree::Request::default()
                 };
                 async_tree::run(session, &request)?;

@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use haul_measure::stats::Ratio;
+use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
 use super::claims::{Said, Source};
@@ -16,6 +16,10 @@ use crate::view::{Cell, Chart, Claim, Kind, Published, Table, View};
 const ENGINES: [&str; 4] = ["posix-aio", "linux-aio", "io-uring", "auto"];
 /// What may be added to an engine.
 const VARIANTS: [&str; 3] = ["readahead", "preallocate", "priority"];
+/// The asynchronous ones.
+const ASYNCHRONOUS: [&str; 3] = ["posix-aio", "linux-aio", "io-uring"];
+/// A rule that is checked on fewer trees says nothing.
+const FEWEST_HELD_OUT: usize = 2;
 /// A copy that takes no more than this share longer than the quickest was a good choice.
 const GOOD: f64 = 1.1;
 
@@ -64,10 +68,12 @@ pub fn view(results: &Results, section: &Section) -> View {
     let trees = trees(section);
     view.summary.extend(engines_in_short(&trees));
     view.summary.extend(heuristic(&trees));
+    view.summary.extend(rule(&trees));
     view.summary.push(copies::measured(results, section));
     view.charts.extend(ENGINES.iter().filter_map(|engine| heat(&trees, engine)));
     view.tables.extend(choices(&trees));
     view.tables.extend(variants(&trees));
+    view.tables.extend(deviations(&trees));
     copies::fill(&mut view, section);
     let device = results.environment.places.get(&section.place).and_then(|place| place.device.as_ref());
     let heads = device.is_some_and(|device| device.rotational == Some(true));
@@ -139,6 +145,58 @@ fn heuristic(trees: &[Tree]) -> Option<String> {
         text::count(against.len(), "tree"),
         text::times_as(ratio, "as long")
     ))
+}
+
+/// The other half of the wish: whether to copy asynchronously, by a rule that is learnt from every second tree and checked on
+/// the others. It looks at the mean size of a file alone.
+fn rule(trees: &[Tree]) -> Option<String> {
+    let cells: Vec<(f64, f64)> = trees
+        .iter()
+        .filter_map(|tree| {
+            let time = |engine: &&str| copies::median(tree.get(engine, "plain")?, RETURNED);
+            let quickest = ASYNCHRONOUS.iter().filter_map(time).min_by(f64::total_cmp)?;
+            Some((tree.size as f64 / tree.files.max(1) as f64, quickest / time(&"cp").filter(|time| *time > 0.0)?))
+        })
+        .collect();
+    let half = |which: usize| cells.iter().skip(which).step_by(2).copied().collect::<Vec<(f64, f64)>>();
+    let (learnt, held_out) = (half(0), half(1));
+    let right = |cells: &[(f64, f64)], least: f64| {
+        cells.iter().filter(|(size, ratio)| (*size >= least) == (*ratio < 1.0)).count()
+    };
+    if held_out.len() < FEWEST_HELD_OUT {
+        return None;
+    }
+    let limits = learnt.iter().map(|(size, _)| *size).chain([f64::INFINITY]);
+    let best = limits.max_by(|a, b| right(&learnt, *a).cmp(&right(&learnt, *b)).then(a.total_cmp(b)))?;
+    let said = match best {
+        limit if limit.is_finite() => {
+            format!("copy asynchronously from a mean file size of {} on", words::bytes(limit as u64))
+        }
+        _ => "never copy asynchronously".to_owned(),
+    };
+    Some(format!(
+        "A rule learnt from every second tree says: {said}. Of the other {} it is right in {}.",
+        text::count(held_out.len(), "tree"),
+        right(&held_out, best)
+    ))
+}
+
+/// Mean and standard deviation, as runs that differ as much as those of the largest trees did ask for it.
+fn deviations(trees: &[Tree]) -> Option<Table> {
+    let engines = || std::iter::once("cp").chain(ENGINES);
+    let say = |(mean, deviation): (f64, f64)| {
+        Cell::figure(mean, format!("{} +- {}", words::seconds(mean), words::seconds(deviation)))
+    };
+    let row = |tree: &Tree| {
+        let cell = |engine: &str| {
+            let found = tree.get(engine, "plain").and_then(|case| stats::deviation(&case.figures(RETURNED)));
+            found.map_or_else(|| Cell::text("-"), say)
+        };
+        let known = engines().any(|engine| tree.get(engine, "plain").is_some_and(|case| case.runs.len() > 1));
+        known.then(|| std::iter::once(Cell::text(tree.name())).chain(engines().map(cell)).collect())
+    };
+    let table = Table::new("Mean and standard deviation of the time", "tree", trees.iter().filter_map(row));
+    table.and_figures(engines().map(str::to_owned)).if_any()
 }
 
 /// The quickest of all plain copiers but auto, and auto against it.
@@ -349,6 +407,24 @@ mod tests {
                 None,
                 Some(true)
             ]
+        );
+    }
+
+    #[test]
+    fn the_rule_is_learnt_from_one_half_and_checked_on_the_other() {
+        // Files of 1 MB and more gain, but for one tree that was not learnt from.
+        let set: Vec<(u64, u64, &str, &str, f64)> =
+            [(10, 100, 1.5), (20, 100, 1.4), (100, 100, 0.8), (200, 100, 0.7), (400, 100, 0.6), (500, 100, 1.2)]
+                .into_iter()
+                .flat_map(|(size, files, ratio)| {
+                    [(size, files, "cp", "plain", 1.0), (size, files, "linux-aio", "plain", ratio)]
+                })
+                .collect();
+        let view = measured(&set);
+        let rule = view.summary.iter().find(|words| words.contains("rule learnt")).unwrap();
+        assert!(
+            rule.contains("from a mean file size of 977 KiB on") && rule.contains("the other 3 trees it is right in 2"),
+            "{rule}"
         );
     }
 
