@@ -80,7 +80,6 @@ fn main() -> ExitCode {
         "sanitize" => sanitize::run(rest),
         // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
         memory::PART => memory::touch(rest.first().map_or("", String::as_str)),
-        "fresh-data" => bench::limit::process(rest),
         "peers-make" => bench::peers::sources::process(rest),
         cache::PART => cache::read(rest.first().map_or("", String::as_str).as_ref()),
         "compare-copies" => bench::compare::process(rest),

@@ -7,9 +7,7 @@
 
 pub mod compare;
 mod images;
-pub mod limit;
 pub mod machine;
-pub mod measure;
 mod options;
 pub mod peers;
 pub mod place;

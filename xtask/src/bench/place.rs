@@ -1,6 +1,5 @@
 //! Where copies are timed: a real filesystem, and others in loop images.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use crate::shell::{self, Result};
 const NAMESPACE: &str = "HAUL_BENCH_NAMESPACE";
 
 /// A filesystem to make in an image.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Image {
     /// Its name in `--place` and in the tables.
     pub name: &'static str,
@@ -33,16 +32,10 @@ pub const IMAGES: &[Image] = &[
     Image { name: "btrfs-reflink", mkfs: &["mkfs.btrfs", "-q", "-f"], reflink: true },
 ];
 
-/// The name of the place on the filesystem of the temporary directory.
-pub const TEMPORARY: &str = "tmpdir";
-
-/// A directory on some filesystem, empty at first.
+/// A new filesystem, empty at first.
 pub struct Place {
-    /// Where it is.
+    /// Where it is mounted.
     pub dir: PathBuf,
-    /// What it is, for the table's title.
-    pub title: String,
-    mounted: bool,
 }
 
 /// Starts this program again in a private mount namespace, if it is root and not in one yet. Then nothing that is
@@ -61,43 +54,15 @@ pub fn enter_namespace() -> Result {
 }
 
 impl Place {
-    /// A directory in `base`, on its filesystem.
-    ///
-    /// # Errors
-    /// When it cannot be made or has not `space` bytes free.
-    pub fn plain_in(base: &Path, space: u64) -> Result<Place> {
-        let dir = base.join(TEMPORARY);
-        fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-        let title = format!("{TEMPORARY}: {}", on(&dir)?);
-        Place { dir, title, mounted: false }.made(|place| need(&place.dir, space))
-    }
-
     /// A new filesystem in an image in `base` with room for `space` bytes. The image has no name once it is attached, and
     /// the loop device detaches itself when the filesystem is unmounted.
     ///
     /// # Errors
     /// When it cannot be made or mounted.
     pub fn image_in(base: &Path, image: &Image, space: u64) -> Result<Place> {
-        let dir = base.join(image.name);
-        fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-        let place = Place { title: format!("{}: in a loop image, direct I/O", image.name), dir, mounted: false };
-        place.made(|place| place.make(image, space))
-    }
-
-    /// Removes it if that fails.
-    fn made(mut self, make: impl FnOnce(&mut Place) -> Result) -> Result<Place> {
-        match make(&mut self) {
-            Ok(()) => Ok(self),
-            Err(why) => {
-                self.remove()?;
-                Err(why)
-            }
-        }
-    }
-
-    fn make(&mut self, image: &Image, space: u64) -> Result {
-        need(&self.dir, space)?;
-        let file = self.dir.join("image");
+        need(base, image.name, space)?;
+        let (dir, file) = (base.join(image.name), base.join("image"));
+        shell::make_dir(&dir)?;
         // Filesystems need room for themselves: btrfs keeps metadata twice, XFS refuses less than 300 MiB.
         let size = (space + space / 8).max(512 << 20);
         File::create(&file).and_then(|file| file.set_len(size)).map_err(shell::at(&file))?;
@@ -109,12 +74,10 @@ impl Place {
         let device = device.trim();
         // The device holds the file from now on; without a name it goes when the device goes.
         fs::remove_file(&file).map_err(shell::at(&file))?;
-        let mounted = shell::run(shell::command("mount").arg(device).arg(&self.dir));
+        let mounted = shell::run(shell::command("mount").arg(device).arg(&dir));
         // Detaches at once if the mount failed, and with the unmount otherwise.
         shell::run(shell::command("losetup").args(["--detach", device]))?;
-        mounted?;
-        self.mounted = true;
-        Ok(())
+        mounted.map(|()| Place { dir })
     }
 
     /// Removes everything.
@@ -122,10 +85,8 @@ impl Place {
     /// # Errors
     /// When something resists.
     pub fn remove(self) -> Result {
-        if self.mounted {
-            shell::run(shell::command("umount").arg(&self.dir))?;
-        }
-        fs::remove_dir_all(&self.dir).map_err(|error| format!("cannot remove {}: {error}", self.dir.display()))
+        shell::run(shell::command("umount").arg(&self.dir))?;
+        shell::remove(&self.dir)
     }
 }
 
@@ -138,15 +99,14 @@ pub fn on(dir: &Path) -> Result<String> {
     Ok(format!("{} on {}", storage.filesystem(), storage.source()))
 }
 
-fn need(dir: &Path, space: u64) -> Result {
-    let free = space::free(dir)?;
-    if free > space + space / 4 {
+/// Whether there is room for so many bytes, with some to spare.
+///
+/// # Errors
+/// When there is not.
+pub fn need(dir: &Path, name: &str, space: u64) -> Result {
+    let (free, wanted) = (space::free(dir)?, space + space / 4);
+    if free > wanted {
         return Ok(());
     }
-    let name = dir.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
-    Err(format!(
-        "{name} needs {} MiB, {} MiB are free; use --size, --runs or TMPDIR",
-        (space + space / 4) >> 20,
-        free >> 20
-    ))
+    Err(format!("{name} needs {} MiB, {} MiB are free; use --size, --runs or TMPDIR", wanted >> 20, free >> 20))
 }

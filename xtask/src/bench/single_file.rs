@@ -1,23 +1,35 @@
 //! `cargo xtask bench single-file`: one file of incompressible data, haul against cp.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::Path;
+use std::fmt::Write;
+use std::time::Duration;
 
-use haul_measure::turns;
+use haul_measure::stats::Spread;
 use haul_measure::workspace::Workspace;
 
-use super::measure::{self, Program, Run};
 use super::options::Options;
-use super::place::{self, Image, Place};
-use super::report::{self, Row};
-use super::{limit, machine, surroundings};
+use super::peers::install::{self, Peer};
+use super::peers::programs::Shape;
+use super::peers::record::{Row, Table};
+use super::peers::row;
+use super::peers::sources::Source;
+use super::peers::workload::{Fs, Workload};
+use super::report::{range, seconds};
+use super::{machine, peers, place, surroundings};
 use crate::shell::{self, Result};
+
+/// The name of the place on the filesystem of the temporary directory.
+const TEMPORARY: &str = "tmpdir";
 
 /// Takes the arguments after `bench single-file`.
 pub fn options(args: &[String]) -> Result<Options> {
-    let usual = Options { size: 1 << 30, runs: 5, ..Options::default() };
+    let usual = Options { size: 1 << 30, runs: 5, timeout: Duration::MAX, ..Options::default() };
     usual.parse(args, &["size", "runs", "engine", "place"])?.with_runs()
+}
+
+/// The places by their names in `--place`.
+fn places() -> Vec<(&'static str, Fs)> {
+    let images = place::IMAGES.iter().map(|image| (image.name, Fs::Image(image)));
+    std::iter::once((TEMPORARY, Fs::Dir)).chain(images).collect()
 }
 
 /// Times all programs at all places and prints a table for each.
@@ -25,20 +37,24 @@ pub fn options(args: &[String]) -> Result<Options> {
 /// # Errors
 /// When cp or haul's own choice fails anywhere, or any copy is wrong. An engine may refuse.
 pub fn run(args: &[String]) -> Result {
-    let options = &options(args)?;
-    let haul = surroundings::haul(None)?;
-    place::enter_namespace()?;
-    let programs = programs(&haul, &options.engines);
-    let wanted = |name: &str| options.places.is_empty() || options.places.iter().any(|place| place == name);
-    let images: Vec<&Image> = place::IMAGES.iter().filter(|image| wanted(image.name)).collect();
-    if let Some(unknown) = options.places.iter().find(|name| !known(name)) {
-        return Err(format!("no place {unknown:?}; there are: {}", place_names().join(", ")));
+    let options = options(args)?;
+    let mut places = places();
+    if let Some(unknown) = options.places.iter().find(|name| !places.iter().any(|(known, _)| known == name)) {
+        let names: Vec<&str> = places.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no place {unknown:?}; there are: {}", names.join(", ")));
     }
+    places.retain(|(name, _)| options.places.is_empty() || options.places.iter().any(|wanted| wanted == name));
+    let haul = surroundings::haul(None)?;
+    // Before the namespace, in which this process starts from the beginning.
+    let (peers, missing) = install::all(&haul, &|name| ["cp", "haul", "fio"].contains(&name));
+    place::enter_namespace()?;
     println!("One file of {} MiB, warm, {} runs, order rotating.", options.size >> 20, options.runs);
     println!("{}.", machine::describe(&haul)?);
-    println!("A disturbed run had other load on the machine. RSS is never below that of the measuring program.\n");
+    println!("A disturbed run had other load on the machine. RSS is never below that of the measuring program.");
+    missing.iter().for_each(|missing| println!("Not measured with {}: {}.", missing.name, missing.why));
+    println!();
     let workspace = surroundings::workspace(&std::env::temp_dir())?;
-    let measured = places(options, &programs, &images, &workspace);
+    let measured = all_places(&options, &places, &peers, &workspace);
     workspace.finish()?;
     match measured? {
         None => {}
@@ -51,122 +67,120 @@ pub fn run(args: &[String]) -> Result {
 }
 
 /// Measures at all places; those where haul returned later than cp, or `None` where not all could be measured.
-fn places(
+fn all_places(
     options: &Options,
-    programs: &[Program],
-    images: &[&Image],
+    places: &[(&'static str, Fs)],
+    peers: &[Peer],
     workspace: &Workspace,
 ) -> Result<Option<Vec<String>>> {
-    let copies = (options.runs * programs.len()) as u64;
-    // The source, a copy for each run, and the file of the limit.
-    let data = options.size.saturating_mul(copies + 2);
-    let base = workspace.path();
+    // The source, one to spare and, for each run, copies by cp, haul and its engines, and the file of the limit.
+    let files = 2 + options.runs as u64 * (3 + options.engines.len() as u64);
+    let options = &Options { space: options.size.saturating_mul(files), ..options.clone() };
     let mut slower = Vec::new();
-    let mut measure = |place: Place, reflink: bool| -> Result {
-        let answer = one_place(&place, programs, options, reflink, workspace);
-        let title = place.title.clone();
-        place.remove()?;
-        if !answer? {
-            slower.push(title);
+    for (at, (name, fs)) in places.iter().enumerate() {
+        if *fs != Fs::Dir && !shell::is_root() {
+            let names: Vec<&str> = places[at..].iter().map(|(name, _)| *name).collect();
+            println!("Not measured, since this is not root: {}.", names.join(", "));
+            return Ok(None);
         }
-        Ok(())
-    };
-    if options.places.is_empty() || options.places.iter().any(|place| place == place::TEMPORARY) {
-        measure(Place::plain_in(base, data)?, false)?;
-    }
-    if !shell::is_root() && !images.is_empty() {
-        let names: Vec<&str> = images.iter().map(|image| image.name).collect();
-        println!("Not measured, since this is not root: {}.", names.join(", "));
-        return Ok(None);
-    }
-    for image in images {
-        let space = if image.reflink {
-            options.size.saturating_mul(3 + options.engines.len() as u64 * options.runs as u64)
-        } else {
-            data
-        };
-        measure(Place::image_in(base, image, space)?, image.reflink)?;
+        place::need(workspace.path(), name, options.space)?;
+        let workload = Workload::new(name, String::new(), Source::File { bytes: options.size }, Shape::File);
+        let shares = matches!(fs, Fs::Image(image) if image.reflink);
+        let workload = Workload { from: *fs, to: *fs, limit: !shares, marks_fallback: true, ..workload };
+        let programs = peers::programs_for(&workload, peers, options, &[]);
+        let measured = row::measure(&workload, &programs, options, workspace)?;
+        println!("{}", table(&measured));
+        if is_slower(&measured)? {
+            slower.push(format!("{name}: {}", measured.place));
+        }
     }
     Ok(Some(slower))
 }
 
-fn known(name: &str) -> bool {
-    place_names().contains(&name)
-}
-
-fn place_names() -> Vec<&'static str> {
-    let mut names = vec![place::TEMPORARY];
-    names.extend(place::IMAGES.iter().map(|image| image.name));
-    names
-}
-
-/// cp first, as the others are compared with it; then haul's own choice, then the engines asked for.
-fn programs(haul: &Path, engines: &[String]) -> Vec<Program> {
-    let mut programs = vec![
-        Program { name: "cp".into(), words: vec!["cp".into()] },
-        Program { name: "haul".into(), words: vec![haul.into()] },
-    ];
-    programs.extend(engines.iter().map(|engine| Program {
-        name: format!("haul --engine={engine}"),
-        words: vec![haul.into(), format!("--engine={engine}").into()],
-    }));
-    programs
-}
-
-/// Whether an engine that was asked for leaves this place's files to another one: then its row is not about it.
-fn fallback(program: &Program, dir: &Path) -> Result<bool> {
-    let Some(engine) = program.words.iter().find_map(|word| word.to_str()?.strip_prefix("--engine=")) else {
-        return Ok(false);
-    };
-    let (source, dest) = (dir.join("small"), dir.join(format!("small-{engine}")));
-    fs::write(&source, vec![b'x'; 1 << 20]).map_err(shell::at(&source))?;
-    let mut words = program.words.iter();
-    let mut command = shell::command(words.next().ok_or("a program without a name")?);
-    command.args(words).arg("--explain").arg(&source).arg(&dest);
-    let output = command.output().map_err(|error| format!("cannot run {}: {error}", program.name))?;
-    let said = [output.stdout, output.stderr].concat();
-    Ok(String::from_utf8_lossy(&said).contains(&format!("{engine}: refused")))
-}
-
-/// Measures and prints; whether haul returned at least as early as cp.
-fn one_place(
-    place: &Place,
-    programs: &[Program],
-    options: &Options,
-    reflink: bool,
-    workspace: &Workspace,
-) -> Result<bool> {
-    eprintln!("{} ...", place.title);
-    let source = place.dir.join("source");
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&source)?;
-        io::copy(&mut File::open("/dev/urandom")?.take(options.size), &mut file)?;
-        file.sync_all()
-    };
-    write().map_err(shell::at(&source))?;
-    let limit = if reflink { None } else { limit::measure(&place.dir, options.size)? };
-
-    let mut rows = Vec::new();
-    for program in programs {
-        let fell_back = fallback(program, &place.dir)?;
-        let name = format!("{}{}", program.name, if fell_back { " (refused, fell back)" } else { "" });
-        rows.push(Row { name, samples: Vec::new(), refused: None });
+/// Whether haul returned later than cp.
+fn is_slower(table: &Table) -> Result<bool> {
+    if let Some((row, why)) = table.rows.iter().find_map(|row| Some((row, row.wrong.as_ref()?))) {
+        return Err(format!("{} made a WRONG COPY: {why}", row.name));
     }
-    for round in 0..options.runs {
-        for which in turns::order(round, programs.len()) {
-            let dest = place.dir.join(format!("copy-{which}-{round}"));
-            match measure::run(&programs[which], &source, &dest, workspace)? {
-                Run::Measured(cost) => rows[which].samples.push(cost),
-                Run::Refused(why) => rows[which].refused = Some(why),
-            }
+    let returned = |of: fn(&Row) -> bool| {
+        let row = table.rows.iter().find(|row| of(row)).ok_or("cp or haul was not run")?;
+        let failed = || format!("{} failed: {}", row.name, row.failed.as_deref().unwrap_or_default());
+        row.returned().filter(|_| row.failed.is_none()).ok_or_else(failed)
+    };
+    Ok(returned(|row| row.haul)?.median > returned(|row| row.base)?.median)
+}
+
+/// A Markdown table. Ratios are of medians, against the first row: below 1 is faster than it.
+fn table(Table { name, place, rows, .. }: &Table) -> String {
+    let mut text = format!("### {name}: {place}\n");
+    let base = rows.first().map_or("?", |row| row.name.as_str());
+    let mut line = |words: String| writeln!(text, "{words}").unwrap_or_default(); // writing to a String cannot fail
+    line(format!("| program | n | returned s | durable s | CPU s | RSS MiB | returned / {base} | durable / {base} |"));
+    line("|---|---|---|---|---|---|---|---|".into());
+    let first = rows.first().map(|row| (row.returned(), row.durable())).unwrap_or_default();
+    for row in rows {
+        let (Some(returned), Some(durable)) = (row.returned(), row.durable()) else {
+            let why = row.wrong.as_ref().or(row.failed.as_ref()).map_or("no runs", String::as_str);
+            line(format!("| {} | 0 | {why} | | | | | |", row.name));
+            continue;
+        };
+        if row.limit {
+            let (count, limit) = (row.samples.len(), range(durable));
+            line(format!("| limit: fresh data, O_DIRECT, 8 MiB, depth 4 | {count} | | {limit} | | | | |"));
+            continue;
         }
+        let memory = row.samples.iter().map(|sample| sample.rss_kib).max().unwrap_or(0).div_ceil(1024);
+        let disturbed = row.samples.iter().filter(|sample| sample.disturbed).count();
+        let ratio = |own: Spread, other: Option<Spread>| {
+            other.map_or_else(|| "?".into(), |other| format!("{:.2}", own.median / other.median))
+        };
+        line(format!(
+            "| {}{} | {} | {} | {} | {} | {memory} | {} | {} |",
+            row.name,
+            if disturbed > 0 { format!(" ({disturbed} disturbed)") } else { String::new() },
+            row.samples.len(),
+            range(returned),
+            range(durable),
+            row.cpu().map_or_else(String::new, |cpu| seconds(cpu.median)),
+            ratio(returned, first.0),
+            ratio(durable, first.1),
+        ));
     }
-    println!("{}", report::table(&place.title, &rows, limit));
-    if let Some(row) = rows.iter().take(2).find(|row| row.refused.is_some()) {
-        return Err(format!("{} failed: {}", row.name, row.refused.as_deref().unwrap_or_default()));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peers::record::tests::{row, table as record};
+    use super::super::peers::target::Target;
+    use super::*;
+
+    #[test]
+    fn ratios_are_of_medians_against_the_first_row() {
+        let cp = row("cp", &[(0.9, 2.0), (1.0, 2.0), (9.0, 9.0)]);
+        let text = table(&record("ext4", Target::default(), vec![cp, row("haul", &[(0.5, 1.5)])]));
+        assert!(text.contains("| cp | 3 | 1.00 (0.90-9.00) | 2.00 (2.00-9.00) | 0.75 | 2 | 1.00 | 1.00 |"), "{text}");
+        assert!(text.contains("| haul | 1 | 0.50 (0.50-0.50) | 1.50 (1.50-1.50) | 0.75 | 2 | 0.50 | 0.75 |"), "{text}");
     }
-    // Removed only now: ext4 is slow for a while after a large file was deleted.
-    fs::remove_file(&source).map_err(shell::at(&source))?;
-    let medians: Vec<f64> = rows.iter().filter_map(|row| Some(row.returned()?.median)).collect();
-    Ok(medians.len() >= 2 && medians[1] <= medians[0])
+
+    #[test]
+    fn a_program_that_refuses_has_a_row_that_says_why() {
+        let mut refused = row("x", &[]);
+        refused.failed = Some("exit status: 1: no".into());
+        let text = table(&record("ext4", Target::default(), vec![refused]));
+        assert!(text.contains("| x | 0 | exit status: 1: no |"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_copy_and_a_failure_of_cp_or_haul_are_errors() {
+        let both = |change: fn(&mut [Row])| {
+            let mut rows = vec![row("cp", &[(1.0, 1.0)]), row("haul", &[(1.0, 1.0)]), row("haul --engine=x", &[])];
+            change(&mut rows);
+            is_slower(&record("ext4", Target::default(), rows))
+        };
+        assert_eq!(both(|rows| rows[2].failed = Some("refused".into())), Ok(false));
+        assert!(both(|rows| rows[2].wrong = Some("a differs".into())).is_err());
+        assert!(both(|rows| rows[1].failed = Some("no".into())).is_err());
+        assert!(both(|rows| rows[0].samples.clear()).is_err());
+    }
 }

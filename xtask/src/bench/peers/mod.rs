@@ -3,17 +3,17 @@
 //! It keeps to the rules of [`super`]. The programs run in processes that this one measures; everything that needs
 //! memory (sources, comparisons) is done by helpers, since Linux counts the parent's memory to what it starts.
 
-mod install;
+pub mod install;
 mod judge;
 mod profile;
-mod programs;
-mod record;
-mod row;
+pub mod programs;
+pub mod record;
+pub mod row;
 mod scene;
 pub mod sources;
 mod table;
-mod target;
-mod workload;
+pub mod target;
+pub mod workload;
 
 use std::fs;
 use std::path::Path;
@@ -132,7 +132,8 @@ fn measure(
     if bad.is_empty() { Ok(()) } else { Err(format!("no right copies by cp and haul in: {}", bad.join(", "))) }
 }
 
-fn programs_for(workload: &Workload, peers: &[Peer], options: &Options, asynchronous: &[String]) -> Vec<Program> {
+/// The programs of a workload; `asynchronous` are the engines of a matrix besides those of the options.
+pub fn programs_for(workload: &Workload, peers: &[Peer], options: &Options, asynchronous: &[String]) -> Vec<Program> {
     let mut engines = options.engines.clone();
     if workload.shape == Shape::Matrix {
         engines.extend(asynchronous.iter().filter(|name| !options.engines.contains(name)).cloned());

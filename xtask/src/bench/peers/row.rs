@@ -31,6 +31,9 @@ const MEBIBYTE_KIB: u64 = 1024;
 pub fn measure(workload: &Workload, programs: &[Program], options: &Options, workspace: &Workspace) -> Result<Table> {
     let mut scene = Scene::new(workload, options, workspace.path())?;
     let mut rows: Vec<Row> = programs.iter().map(without_runs).collect();
+    for (row, program) in rows.iter_mut().zip(programs).filter(|_| workload.marks_fallback) {
+        row.name += if scene.falls_back(program)? { " (refused, fell back)" } else { "" };
+    }
     for round in 0..options.runs {
         for which in turns::order(round, programs.len()) {
             let row = &mut rows[which];

@@ -12,16 +12,13 @@ use haul_measure::storage::Storage;
 use haul_sys::rustix::fs::{statvfs, syncfs};
 
 use super::super::options::Options;
-use super::super::place::{self, Image, Place};
+use super::super::place::{self, Place};
 use super::super::surroundings::{drop_caches, warm_memory};
-use super::programs::Program;
+use super::programs::{Program, Task};
 use super::sources::{self, Extent, Source};
 use super::workload::{Fs, Workload};
 use crate::shell::{self, Result};
 
-/// What is called XFS and btrfs here.
-const XFS: Image = Image { name: "xfs", mkfs: &["mkfs.xfs", "-q", "-f"], reflink: true };
-const BTRFS: Image = Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q", "-f"], reflink: true };
 /// More inodes than this in the removed copies, and ext4 needs time to forget them.
 const FEW: u64 = 1000;
 /// After large files were removed: the discards of their blocks.
@@ -64,10 +61,9 @@ impl<'a> Scene<'a> {
         let mut dir = |fs: Fs| -> Result<(PathBuf, String)> {
             let image = match fs {
                 Fs::Dir => return Ok((base.clone(), place::on(&base)?)),
-                Fs::Xfs => XFS,
-                Fs::Btrfs => BTRFS,
+                Fs::Image(image) => image,
             };
-            let place = Place::image_in(&base, &image, room(extent, options))?;
+            let place = Place::image_in(&base, image, room(extent, options))?;
             let answer = (place.dir.clone(), format!("{} in a loop image on {}", image.name, kind(&base)?));
             places.push(place);
             Ok(answer)
@@ -171,6 +167,22 @@ impl<'a> Scene<'a> {
         // Only for what it brings in; fcp calls its version an error.
         version.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
         self.settle()
+    }
+
+    /// Whether haul leaves a file here to another engine than the one that a program names.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn falls_back(&self, program: &Program) -> Result<bool> {
+        let Task::Copy(words) = &program.task else { return Ok(false) };
+        let Some(engine) = words.iter().find_map(|word| word.strip_prefix("--engine=")) else { return Ok(false) };
+        let (source, dest) = (self.dest.join("small"), self.dest.join(format!("small-{engine}")));
+        fs::write(&source, vec![b'x'; 1 << 20]).map_err(shell::at(&source))?;
+        let mut command = shell::command(&program.peer.program);
+        command.args([&format!("--engine={engine}"), "--explain"]).arg(&source).arg(&dest);
+        let output = command.output().map_err(|error| format!("cannot run {}: {error}", program.name))?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&said).contains(&format!("{engine}: refused")))
     }
 
     /// KiB allocated for a copy of a single file.

@@ -1,6 +1,7 @@
 //! What is copied: the rows of the table, as data.
 
 use super::super::options::Options;
+use super::super::place::Image;
 use super::programs::Shape;
 use super::sources::{self, Source};
 use super::target::Target;
@@ -11,11 +12,13 @@ use crate::shell::Result;
 pub enum Fs {
     /// In the directory given by `--dir`.
     Dir,
-    /// A new XFS in a loop image.
-    Xfs,
-    /// A new btrfs in a loop image.
-    Btrfs,
+    /// A new one in a loop image.
+    Image(&'static Image),
 }
+
+/// What is called XFS and btrfs here.
+const XFS: Fs = Fs::Image(&Image { name: "xfs", mkfs: &["mkfs.xfs", "-q", "-f"], reflink: true });
+const BTRFS: Fs = Fs::Image(&Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q", "-f"], reflink: true });
 
 /// One row of the table.
 #[derive(Debug, Clone)]
@@ -40,6 +43,8 @@ pub struct Workload {
     pub starts: u64,
     /// Whether the device's limit is measured beside it.
     pub limit: bool,
+    /// Whether a row says that its engine left this place's files to another one: then it is not about that engine.
+    pub marks_fallback: bool,
     /// What haul must reach.
     pub target: Target,
 }
@@ -75,10 +80,11 @@ impl Workload {
     }
 
     /// A warm copy in `--dir`; the others say what is different.
-    fn new(name: &str, title: String, source: Source, shape: Shape) -> Workload {
+    pub fn new(name: &str, title: String, source: Source, shape: Shape) -> Workload {
         let (name, target) = (name.to_owned(), Target::default());
         let (from, to) = (Fs::Dir, Fs::Dir);
-        Workload { name, group: "", title, source, shape, cold: false, from, to, starts: 1, limit: false, target }
+        let (cold, limit, marks_fallback) = (false, false, false);
+        Workload { name, group: "", title, source, shape, cold, from, to, starts: 1, limit, marks_fallback, target }
     }
 
     fn cold(self) -> Workload {
@@ -128,7 +134,7 @@ fn trees(options: &Options) -> Vec<Workload> {
         row("flat", format!("{files} files in one directory; -r, warm"), Source::Flat { files }, Shape::Tree)
             .target(Target { not_behind: true, ..target }),
         row("tree-ext4-xfs", format!("{small}; -r, warm, to XFS in a loop image"), tree, Shape::Tree)
-            .between(Fs::Dir, Fs::Xfs)
+            .between(Fs::Dir, XFS)
             .target(Target { returned: Some(1.8), ..target }),
     ]
 }
@@ -165,17 +171,15 @@ fn files(options: &Options) -> Vec<Workload> {
         }),
         row("file-ext4-xfs", format!("one file of {size}, warm, to XFS in a loop image"), source)
             .limit()
-            .between(Fs::Dir, Fs::Xfs)
+            .between(Fs::Dir, XFS)
             .target(Target { returned: Some(1.2), ..target }),
         row("file-xfs-ext4", format!("one file of {size}, warm, from XFS in a loop image"), source)
             .limit()
-            .between(Fs::Xfs, Fs::Dir)
+            .between(XFS, Fs::Dir)
             .target(Target { returned: Some(1.2), ..target }),
-        row("clone-xfs", format!("one file of {size}, XFS to the same XFS"), source)
-            .between(Fs::Xfs, Fs::Xfs)
-            .target(clone),
+        row("clone-xfs", format!("one file of {size}, XFS to the same XFS"), source).between(XFS, XFS).target(clone),
         row("clone-btrfs", format!("one file of {size}, btrfs to the same btrfs"), source)
-            .between(Fs::Btrfs, Fs::Btrfs)
+            .between(BTRFS, BTRFS)
             .target(clone),
         holes.target(Target { returned: Some(1.8), durable: Some(1.5), ..target }),
         start.target(Target { returned: Some(1.0 / 1.3), ..target }),
@@ -186,7 +190,7 @@ fn files(options: &Options) -> Vec<Workload> {
 fn small(options: &Options) -> Vec<Workload> {
     let files = options.scaled(20_000, 200);
     let mut rows = Vec::new();
-    for (fs, name) in [(Fs::Xfs, "xfs"), (Fs::Btrfs, "btrfs")] {
+    for (fs, name) in [(XFS, "xfs"), (BTRFS, "btrfs")] {
         for kib in [1, 4, 16, 64] {
             let source = Source::Sized { files, each: kib << 10 };
             let title = format!("{files} files of {kib} KiB, nested; -r, warm, {name} to the same {name}");
