@@ -32,31 +32,18 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("vmlab", &["io", "testbed"]),
 ];
 
-/// The package names of the crates, which are not always `haul-` and the folder.
-const NAMES: &[(&str, &str)] = &[
-    ("haul", "cli"),
-    ("haul-lab", "lab"),
-    ("haul-mpi", "mpi"),
-    ("haul-model", "model"),
-    ("haul-measure", "measure"),
-    ("haul-frontend", "frontend"),
-    ("haul-copy", "copy"),
-    ("haul-cluster", "cluster"),
-    ("haul-image", "image"),
-    ("haul-fs", "fs"),
-    ("haul-io", "io"),
-    ("haul-guest", "guest"),
-    ("haul-sys", "sys"),
-    ("haul-testbed", "testbed"),
-    ("haul-agree", "agree"),
-    ("haul-forge", "forge"),
-    ("haul-vmlab", "vmlab"),
-];
-
 /// By what name others import the library of a crate, from its folder (`crates/sys`).
 pub fn library(folder: &str) -> String {
-    let name = folder.rsplit('/').next().unwrap_or(folder);
-    NAMES.iter().find(|(_, known)| *known == name).map_or(name, |(package, _)| package).replace('-', "_")
+    match folder.rsplit('/').next().unwrap_or(folder) {
+        "cli" => "haul".to_owned(),
+        name => format!("haul_{name}"),
+    }
+}
+
+/// The folder of a package, or of a library, of ours.
+fn folder_of(package: &str) -> Option<&'static str> {
+    let library = package.replace('-', "_");
+    MAY_IMPORT.iter().map(|(folder, _)| *folder).find(|folder| self::library(folder) == library)
 }
 
 fn allowed(folder: &str) -> Option<&'static [&'static str]> {
@@ -65,16 +52,16 @@ fn allowed(folder: &str) -> Option<&'static [&'static str]> {
 
 /// Why crate `folder` may not import the package `dependency`, if it may not; `in_tests` if only its tests do.
 pub fn objection(folder: &str, dependency: &str, in_tests: bool) -> Option<String> {
-    let (_, target) = NAMES.iter().find(|(name, _)| *name == dependency.replace('_', "-"))?;
-    if folder == *target {
+    let target = folder_of(dependency)?;
+    if folder == target {
         return None; // integration tests name their own crate
     }
-    if FOR_TESTS.contains(target) && (in_tests || FOR_TESTS.contains(&folder)) {
+    if FOR_TESTS.contains(&target) && (in_tests || FOR_TESTS.contains(&folder)) {
         return None;
     }
     match allowed(folder) {
         None => Some(format!("crate {folder} is not in the house plan (xtask/src/layers/crates.rs)")),
-        Some(allowed) if allowed.contains(target) => None,
+        Some(allowed) if allowed.contains(&target) => None,
         Some(allowed) => {
             let may = if allowed.is_empty() { "nothing of ours".to_owned() } else { allowed.join(", ") };
             Some(format!("crate {folder} may not import crate {target}; it may import {may}"))

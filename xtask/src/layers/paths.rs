@@ -128,7 +128,8 @@ impl Finder {
                 TokenTree::Group(group) => self.walk(group.stream(), module),
                 TokenTree::Ident(_) if previous == "mod" => self.inline_module(&text, &mut tokens, module),
                 TokenTree::Ident(word) if is_start(&text) => {
-                    self.path(&text, word.span().start().line, &mut tokens, module);
+                    let path = step(&text, module.to_vec(), module);
+                    self.path(path, word.span().start().line, &mut tokens, module);
                 }
                 _ => {}
             }
@@ -147,20 +148,14 @@ impl Finder {
         self.walk(body, &inner);
     }
 
-    /// A path whose first word was just consumed.
-    fn path(&mut self, first: &str, line: usize, tokens: &mut Tokens, module: &[String]) {
-        let mut path = step(first, module.to_vec(), module);
+    /// The rest of a path that leads to `path` so far.
+    fn path(&mut self, mut path: Vec<String>, line: usize, tokens: &mut Tokens, module: &[String]) {
         while eat_colons(tokens) {
-            match tokens.peek() {
+            match tokens.next() {
                 Some(TokenTree::Ident(word)) => path = step(&word.to_string(), path, module),
-                Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
-                    let group = group.stream();
-                    tokens.next();
-                    return self.branches(group, &path, module);
-                }
+                Some(TokenTree::Group(group)) => return self.branches(group.stream(), &path, module),
                 _ => break,
             }
-            tokens.next();
         }
         self.found.push(Found { path, line });
     }
@@ -173,21 +168,7 @@ impl Finder {
             match token {
                 TokenTree::Ident(word) if at_start => {
                     let line = word.span().start().line;
-                    let mut path = step(&word.to_string(), base.to_vec(), module);
-                    let mut open = true;
-                    while open && eat_colons(&mut tokens) {
-                        match tokens.next() {
-                            Some(TokenTree::Ident(word)) => path = step(&word.to_string(), path, module),
-                            Some(TokenTree::Group(group)) => {
-                                self.branches(group.stream(), &path, module);
-                                open = false;
-                            }
-                            _ => break,
-                        }
-                    }
-                    if open {
-                        self.found.push(Found { path, line });
-                    }
+                    self.path(step(&word.to_string(), base.to_vec(), module), line, &mut tokens, module);
                     at_start = false;
                 }
                 TokenTree::Punct(punct) if punct.as_char() == ',' => at_start = true,
