@@ -50,7 +50,7 @@ impl Mpi {
     /// When it does not build, or, where `CI` is `true`, cannot be built.
     pub fn build(&self) -> Result<Checked> {
         match &self.missing {
-            Some(why) if std::env::var("CI").is_ok_and(|value| value == "true") => {
+            Some(why) if shell::in_ci() => {
                 return Err(format!("{why}; in CI nothing may be skipped"));
             }
             Some(why) => {

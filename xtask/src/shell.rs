@@ -109,6 +109,11 @@ pub fn make_executable(path: &Path) -> Result {
     std::fs::set_permissions(path, mode).map_err(at(path))
 }
 
+/// Whether nothing may be skipped.
+pub fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}
+
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     haul_sys::rustix::process::geteuid().is_root()

@@ -202,7 +202,7 @@ impl Counts {
             Err(format!("{totals}, but {trouble}"))
         } else if self.passed == 0 {
             Err(format!("{totals}: no test ran"))
-        } else if skipped > 0 && std::env::var("CI").is_ok_and(|value| value == "true") {
+        } else if skipped > 0 && shell::in_ci() {
             Err(format!("{totals}, and in CI nothing may be skipped"))
         } else {
             Ok(totals)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::shell::Result;
+use crate::shell::{self, Result};
 
 /// What one check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Table {
         if wrong > 0 || right == 0 {
             return Err(totals);
         }
-        if skipped > 0 && std::env::var("CI").is_ok_and(|value| value == "true") {
+        if skipped > 0 && shell::in_ci() {
             return Err(format!("{totals}, and in CI nothing may be skipped"));
         }
         Ok(totals)
