@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::past::Mount;
+use super::programs::command;
 use crate::shell::{self, Result};
 
 const FILES: usize = 100;
@@ -29,15 +30,13 @@ pub fn run(smartcp: &Path, scratch: &Path) -> Result {
     for (kind, mkfs, partclone) in KINDS {
         let image = snapshot(mkfs, scratch)?;
         let plain = scratch.join("plain");
-        let words = [
-            ("cp", vec!["cp".to_owned(), "--sparse=never".into(), "IMAGE".into(), "COPY".into()]),
-            ("smartcp", vec![smartcp.display().to_string(), "-T".into(), "json".into(), "IMAGE".into(), "COPY".into()]),
-            (
-                *partclone,
-                format!("{partclone} -b -q -F -L /dev/null -s IMAGE -O COPY").split(' ').map(str::to_owned).collect(),
-            ),
-        ];
-        for (name, words) in words {
+        let smartcp = smartcp.display().to_string();
+        for (name, program, words) in [
+            ("cp", "cp", "--sparse=never IMAGE COPY"),
+            ("smartcp", &smartcp, "-T json IMAGE COPY"),
+            (*partclone, *partclone, "-b -q -F -L /dev/null -s IMAGE -O COPY"),
+        ] {
+            let words: Vec<String> = [program].into_iter().chain(words.split(' ')).map(str::to_owned).collect();
             if !words[0].starts_with('/') && !shell::has(&words[0]) {
                 println!("| {kind} | {name} | not installed | | |");
                 continue;
@@ -97,14 +96,7 @@ fn copy(words: &[String], image: &Path, dest: &Path) -> Result<Copied> {
     let size = fs::metadata(image).map_err(shell::at(image))?.len();
     // For what clones only to what is large enough.
     File::create(dest).and_then(|file| file.set_len(size)).map_err(shell::at(dest))?;
-    let mut command = shell::command(&words[0]);
-    for word in &words[1..] {
-        match word.as_str() {
-            "IMAGE" => command.arg(image),
-            "COPY" => command.arg(dest),
-            other => command.arg(other),
-        };
-    }
+    let mut command = command(words, image, dest);
     let done = command.stderr(Stdio::null()).output();
     let done = done.map_err(|error| format!("cannot run {}: {error}", shell::line(&command)))?;
     let said = String::from_utf8_lossy(&done.stdout);

@@ -122,18 +122,12 @@ pub fn write_zeros(path: &Path, size: u64) -> Result {
 pub struct Mount(pub std::path::PathBuf);
 
 impl Mount {
-    /// Mounts it at a new directory.
+    /// Mounts it at a directory, which is made if need be.
     pub fn new(image: &Path, options: &[&str], at: &Path) -> Result<Mount> {
-        fs::create_dir(at).map_err(shell::at(at))?;
+        shell::make_dir(at)?;
         let mut mount = shell::command("mount");
-        let done = shell::run(mount.args(["-o", &options.join(",")]).arg(image).arg(at));
-        match done {
-            Ok(()) => Ok(Mount(at.to_owned())),
-            Err(why) => {
-                fs::remove_dir(at).map_err(shell::at(at))?;
-                Err(why)
-            }
-        }
+        shell::run(mount.args(["-o", &options.join(",")]).arg(image).arg(at))?;
+        Ok(Mount(at.to_owned()))
     }
 
     /// Unmounts it.

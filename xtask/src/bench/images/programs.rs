@@ -1,6 +1,7 @@
 //! The programs that copy images.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::shell;
 
@@ -30,10 +31,21 @@ impl Program {
 
     /// The command as one would type it.
     pub fn line(&self) -> String {
-        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
-        let name = Path::new(words[0]).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        std::iter::once(name.as_str()).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(" ")
+        shell::line(&command(&self.words, Path::new("IMAGE"), Path::new("COPY")))
     }
+}
+
+/// The command of these words, of which `IMAGE` and `COPY` stand for the paths.
+pub fn command(words: &[String], image: &Path, copy: &Path) -> Command {
+    let mut command = shell::command(&words[0]);
+    for word in &words[1..] {
+        match word.as_str() {
+            "IMAGE" => command.arg(image),
+            "COPY" => command.arg(copy),
+            other => command.arg(other),
+        };
+    }
+    command
 }
 
 /// Whether a key is one of smartcp's.

@@ -14,7 +14,7 @@ use haul_sys::rustix::fs::syncfs;
 
 use super::super::surroundings::{drop_caches, failure, warm_memory};
 use super::past::Mount;
-use super::programs::Program;
+use super::programs::{Program, command};
 use super::record::{Image, Sample};
 use crate::shell::{self, Result};
 
@@ -50,18 +50,11 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
     if program.sized {
         File::create(dest).and_then(|file| file.set_len(image.size)).map_err(shell::at(dest))?;
     }
-    let word = |word: &String| match word.as_str() {
-        "IMAGE" => image.path.clone().into_os_string(),
-        "COPY" => dest.as_os_str().to_owned(),
-        other => other.into(),
-    };
     // The program itself is in memory in either case.
     let mut version = shell::command(&program.words[0]);
     version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     version.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
-    let mut command = shell::command(&program.words[0]);
-    command.args(program.words[1..].iter().map(word));
-    let (commands, timeout) = (vec![command], Duration::MAX);
+    let (commands, timeout) = (vec![command(&program.words, &image.path, dest)], Duration::MAX);
     let job = Job { commands, place: &place, devices: (None, None), timeout, output: false };
     let finished = match process::run(job, workspace, &Stop::default())? {
         Ended::Finished(finished) => finished,
