@@ -8,7 +8,7 @@
 pub mod compare;
 mod images;
 pub mod machine;
-mod options;
+pub mod options;
 pub mod peers;
 pub mod place;
 pub mod report;

@@ -1,4 +1,4 @@
-//! The command lines of the benchmarks. Each takes some of these options.
+//! The command lines of the benchmarks and of `vm`. Each takes some of these options.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub struct Options {
     pub engines: Vec<String>,
     /// Places by name; empty for all.
     pub places: Vec<String>,
+    /// Kernels of virtual machines by name; empty for all.
+    pub kernels: Vec<String>,
     /// Other options of haul, without their dashes, of which each is timed beside haul as it is, in every workload.
     pub with: Vec<String>,
     /// Bytes of a file or an image.
@@ -52,8 +54,13 @@ pub struct Options {
     pub dirty: bool,
 }
 
+/// Whether a name is among those that were given, or none was.
+pub fn wants(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|one| one == name)
+}
+
 impl Options {
-    /// Takes the arguments of a benchmark that knows the options of these names; where one is not given, what stands here
+    /// Takes the arguments of a task that knows the options of these names; where one is not given, what stands here
     /// holds. The value of an option stands behind `=` or is the next argument.
     ///
     /// # Errors
@@ -103,6 +110,7 @@ impl Options {
             "programs" => self.programs = list(),
             "engine" => self.engines = list(),
             "place" => self.places = list(),
+            "kernel" => self.kernels = list(),
             "with" => {
                 self.with = list();
                 if let Some(dashed) = self.with.iter().find(|option| option.starts_with('-')) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use haul_measure::stats::Spread;
 use haul_measure::workspace::Workspace;
 
-use super::options::Options;
+use super::options::{Options, wants};
 use super::peers::install::{self, Peer};
 use super::peers::programs::Shape;
 use super::peers::record::{Row, Table};
@@ -43,7 +43,7 @@ pub fn run(args: &[String]) -> Result {
         let names: Vec<&str> = places.iter().map(|(name, _)| *name).collect();
         return Err(format!("no place {unknown:?}; there are: {}", names.join(", ")));
     }
-    places.retain(|(name, _)| options.places.is_empty() || options.places.iter().any(|wanted| wanted == name));
+    places.retain(|(name, _)| wants(&options.places, name));
     let haul = surroundings::haul(None)?;
     // Before the namespace, in which this process starts from the beginning.
     let (peers, missing) = install::all(&haul, &|name| ["cp", "haul", "fio"].contains(&name));

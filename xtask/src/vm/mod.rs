@@ -15,19 +15,12 @@ use std::time::Instant;
 use machine::{KERNELS, Kernel, Machine};
 use table::{Row, Table, Verdict};
 
+use crate::bench::options::{Options, wants};
 use crate::packages;
 use crate::shell::{self, Checked, Result};
 
 /// How large the disk is that the guest makes its filesystems on. It takes only what is written.
 const SCRATCH: u64 = 6 << 30;
-
-/// What the user asked for.
-#[derive(Default)]
-struct Wishes {
-    only: Vec<String>,
-    kernels: Vec<String>,
-    list: bool,
-}
 
 /// What there is to do: the kernel, the name and the sentence of each case.
 struct Case {
@@ -43,12 +36,12 @@ struct Case {
 /// # Errors
 /// When a row is wrong or missing, or the guests cannot be made.
 pub fn run(args: &[String]) -> Result {
-    let wishes = wishes(args)?;
+    let options = Options::default().parse(args, &["only", "kernel", "list"])?;
     packages::install_for_vm()?;
     let programs = build()?;
     let mut cases = cases(&programs)?;
-    cases.retain(|case| wishes.wants(case));
-    if wishes.list {
+    cases.retain(|case| wants(&options.only, &case.name) && wants(&options.kernels, &case.kernel));
+    if options.list {
         cases.iter().for_each(|case| println!("{:<5} {:<16} {}", case.kernel, case.name, case.what));
         return Ok(());
     }
@@ -72,31 +65,6 @@ pub fn check() -> Result<Checked> {
     let mut cases = cases(&programs)?;
     cases.retain(|case| case.quick);
     play(&programs, &cases)?.judge().map(Checked::from)
-}
-
-fn wishes(args: &[String]) -> Result<Wishes> {
-    let mut wishes = Wishes::default();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut names = || -> Result<Vec<String>> {
-            let list = args.next().ok_or_else(|| format!("{arg} wants a name"))?;
-            Ok(list.split(',').map(str::to_owned).collect())
-        };
-        match arg.as_str() {
-            "--only" => wishes.only = names()?,
-            "--kernel" => wishes.kernels = names()?,
-            "--list" => wishes.list = true,
-            other => return Err(format!("unknown argument {other:?} of the task vm")),
-        }
-    }
-    Ok(wishes)
-}
-
-impl Wishes {
-    fn wants(&self, case: &Case) -> bool {
-        let named = |list: &[String], name: &str| list.is_empty() || list.iter().any(|one| one == name);
-        named(&self.only, &case.name) && named(&self.kernels, &case.kernel)
-    }
 }
 
 /// Builds haul and the guest's first process; the directory where both are.

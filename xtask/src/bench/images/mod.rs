@@ -19,7 +19,7 @@ use haul_measure::turns;
 use haul_measure::workspace::Workspace;
 
 use self::record::{Image, Results};
-use super::options::Options;
+use super::options::{Options, wants};
 use super::{machine, place, surroundings};
 use crate::shell::{self, Result};
 
@@ -37,12 +37,6 @@ pub fn options(args: &[String]) -> Result<Options> {
         Some(other) => Err(format!("--only is cold or warm, not {other:?}")),
         None => Ok(options),
     }
-}
-
-/// Whether cold or warm runs are to be measured.
-fn wants(options: &Options, cold: bool) -> bool {
-    let word = if cold { "cold" } else { "warm" };
-    options.only.is_empty() || options.only.iter().any(|only| only == word)
 }
 
 /// Measures and prints tables.
@@ -83,10 +77,10 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
     let image = image(options, scratch)?;
     let mut results = Results::load(options.json.as_deref(), &image)?;
     for round in 0..options.runs {
-        for cold in [true, false].into_iter().filter(|cold| wants(options, *cold)) {
+        for cold in [true, false].into_iter().filter(|cold| wants(&options.only, if *cold { "cold" } else { "warm" })) {
             for which in turns::order(results.rounds + round, programs.len()) {
                 let program = &programs[which];
-                if !options.programs.is_empty() && !options.programs.contains(&program.key.to_owned()) {
+                if !wants(&options.programs, program.key) {
                     continue;
                 }
                 results.add(program.key, cold, timed::run(program, &image, cold, workspace)?);

@@ -25,7 +25,7 @@ use self::install::Peer;
 use self::programs::{Program, Shape};
 use self::record::Table;
 use self::workload::Workload;
-use super::options::Options;
+use super::options::{Options, wants};
 use super::{machine, place, surroundings};
 use crate::shell::{self, Result};
 
@@ -65,10 +65,7 @@ pub fn run(args: &[String]) -> Result {
     }
     let haul = surroundings::haul(options.haul.as_deref())?;
     // The peers are installed before, since a process in the namespace starts from the beginning.
-    let wanted = |name: &str| {
-        let asked = options.programs.is_empty() || options.programs.iter().any(|program| program == name);
-        asked || (name == "cp" && !options.profile)
-    };
+    let wanted = |name: &str| wants(&options.programs, name) || (name == "cp" && !options.profile);
     let (mut peers, missing) = install::all(&haul, &wanted);
     if let Some(before) = &options.before {
         peers.push(install::before(before)?);

@@ -1,6 +1,6 @@
 //! What is copied: the rows of the table, as data.
 
-use super::super::options::Options;
+use super::super::options::{Options, wants};
 use super::super::place::Image;
 use super::programs::Shape;
 use super::sources::{self, Source};
@@ -70,7 +70,7 @@ pub fn chosen(options: &Options) -> Result<Vec<Workload>> {
         let names: Vec<&str> = all.iter().map(|row| row.name.as_str()).collect();
         return Err(format!("no workload {unknown:?}; there are: matrix, small, {}", names.join(", ")));
     }
-    let wanted = |row: &Workload| options.only.is_empty() || options.only.iter().any(|name| row.is(name));
+    let wanted = |row: &Workload| wants(&options.only, &row.name) || wants(&options.only, row.group);
     Ok(all.into_iter().filter(wanted).collect())
 }
 
