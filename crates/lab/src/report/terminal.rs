@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::layout::{self, Layout};
+use super::layout::{Laid, Row};
 use super::text::{Digits, clipped, shown};
 use super::{Page, tabular};
-use crate::view::{BarGroup, Cell, Kind, Mark, Published, Table, View};
+use crate::view::{BarGroup, Cell, Column, Kind, Mark, Published, Table, View};
 
 /// The narrowest and the widest that is used.
 pub const NARROWEST: usize = 40;
@@ -13,9 +13,12 @@ pub const WIDEST: usize = 10_000;
 /// The most letters of a name of a row.
 const NAME: usize = 40;
 
+/// Where nobody says how wide it is to be.
+const USUAL: usize = 100;
+
 /// The report in lines of at most `width` letters, but for words that are longer.
-pub fn page(page: &Page, width: usize) -> String {
-    let width = width.clamp(NARROWEST, WIDEST);
+pub fn page(page: &Page, width: Option<usize>) -> String {
+    let width = width.unwrap_or(USUAL).clamp(NARROWEST, WIDEST);
     let mut text = format!("{}\n", shown(&page.title));
     paragraph(&mut text, &page.subtitle, "", width);
     text.push('\n');
@@ -167,12 +170,11 @@ fn table(text: &mut String, table: &Table, width: usize) {
     if !table.title.is_empty() {
         write!(text, "\n{}\n", shown(&table.title)).unwrap_or_default();
     }
-    let layout = Layout::of(table);
-    let wide = Wide { table, layout, widths: widths(table, layout) };
-    let mut columns: Vec<usize> = (layout.first..layout.end).collect();
-    let sum: usize = columns.iter().map(|column| 2 + wide.width(*column)).sum();
+    let wide = Wide::of(Laid::of(table));
+    let mut columns: Vec<usize> = (0..wide.widths.len()).collect();
+    let sum: usize = wide.widths.iter().map(|width| 2 + width).sum();
     // Words at the end that do not fit stand below.
-    let words = |column: &usize| table.columns.get(*column).is_some_and(|head| !head.figures);
+    let words = |column: &usize| !wide.table.columns[*column].figures;
     let below = columns.last().copied().filter(|column| sum > width && columns.len() > 2 && words(column));
     if below.is_some() {
         columns.pop();
@@ -180,11 +182,10 @@ fn table(text: &mut String, table: &Table, width: usize) {
     for (number, piece) in wide.pieces(&columns, width).iter().enumerate() {
         wide.piece(text, piece, number == 0);
     }
-    for row in &table.rows {
-        let remark = below.and_then(|column| row.get(column)).filter(|cell| !cell.text.is_empty());
-        if let Some(remark) = remark.filter(|_| layout::only_a_reason(row).is_none()) {
-            let words = format!("{}: {}", wide.field(row, layout.first), shown(&remark.text));
-            paragraph(text, &words, "  - ", width);
+    for row in &wide.table.rows {
+        let remark = below.and_then(|column| row.cells.get(column)).filter(|cell| !cell.text.is_empty());
+        if let Some(remark) = remark {
+            paragraph(text, &format!("{}: {}", field(row, 0), shown(&remark.text)), "  - ", width);
         }
     }
     if let Some(note) = &table.note {
@@ -192,34 +193,25 @@ fn table(text: &mut String, table: &Table, width: usize) {
     }
 }
 
-/// How wide each column is: as its widest field.
-fn widths(table: &Table, layout: Layout) -> Vec<usize> {
-    let wide = Wide { table, layout, widths: Vec::new() };
-    let width = |column: usize| {
-        // A reason stands across its row and makes no column wide.
-        let counts = |row: &&Vec<Cell>| column == layout.first || layout::only_a_reason(row).is_none();
-        let cells = table.rows.iter().filter(counts).map(|row| letters(&wide.field(row, column)));
-        let head = table.columns.get(column).map_or(0, |head| letters(&shown(&head.name)));
-        cells.max().unwrap_or(0).max(head)
-    };
-    (0..table.columns.len()).map(width).collect()
+fn field(row: &Row, column: usize) -> String {
+    let text = row.cells.get(column).map(cell_text).unwrap_or_default();
+    if column == 0 { clipped(&text, NAME) } else { text }
 }
 
-/// A table with the widths of its columns.
+/// A table with the widths of its columns, each as its widest field. A reason stands across its row and makes no column wide.
 struct Wide<'t> {
-    table: &'t Table,
-    layout: Layout,
+    table: Laid<'t>,
     widths: Vec<usize>,
 }
 
-impl Wide<'_> {
-    fn width(&self, column: usize) -> usize {
-        self.widths.get(column).copied().unwrap_or(0)
-    }
-
-    fn field(&self, row: &[Cell], column: usize) -> String {
-        let text = row.get(column).map(cell_text).unwrap_or_default();
-        if column == self.layout.first { clipped(&text, NAME) } else { text }
+impl<'t> Wide<'t> {
+    fn of(table: Laid<'t>) -> Wide<'t> {
+        let width = |(column, head): (usize, &Column)| {
+            let cells = table.rows.iter().map(|row| letters(&field(row, column)));
+            cells.max().unwrap_or(0).max(letters(&shown(&head.name)))
+        };
+        let widths = table.columns.iter().enumerate().map(width).collect();
+        Wide { table, widths }
     }
 
     /// Which columns stand beside each other.
@@ -227,14 +219,14 @@ impl Wide<'_> {
         let Some((first, others)) = columns.split_first() else { return Vec::new() };
         let mut pieces = Vec::new();
         let mut piece = vec![*first];
-        let mut used = 2 + self.width(*first);
+        let mut used = 2 + self.widths[*first];
         for column in others {
-            if piece.len() > 1 && used + 2 + self.width(*column) > width {
+            if piece.len() > 1 && used + 2 + self.widths[*column] > width {
                 pieces.push(std::mem::replace(&mut piece, vec![*first]));
-                used = 2 + self.width(*first);
+                used = 2 + self.widths[*first];
             }
             piece.push(*column);
-            used += 2 + self.width(*column);
+            used += 2 + self.widths[*column];
         }
         pieces.push(piece);
         pieces
@@ -242,29 +234,26 @@ impl Wide<'_> {
 
     /// Some columns of all rows; reasons stand in the first piece only.
     fn piece(&self, text: &mut String, columns: &[usize], with_reasons: bool) {
-        let head = |column: &usize| self.table.columns.get(*column).map(|head| (*column, shown(&head.name)));
-        text.push_str(&self.line(columns.iter().filter_map(head)));
-        let mut before: Option<&[Cell]> = None;
+        text.push_str(&self.line(columns, |column| shown(&self.table.columns[column].name)));
         for row in &self.table.rows {
-            if let Some(group) = self.layout.new_group(row, before) {
+            if let Some(group) = row.group {
                 writeln!(text, " {}", clipped(&shown(group), 2 * NAME)).unwrap_or_default();
             }
-            before = Some(row);
-            match layout::only_a_reason(row) {
+            match row.reason {
                 Some(reason) if with_reasons => {
-                    let name = padded(&self.field(row, self.layout.first), self.width(self.layout.first), false);
+                    let name = padded(&field(row, 0), self.widths[0], false);
                     writeln!(text, "  {name}  {}", cell_text(reason)).unwrap_or_default();
                 }
                 Some(_) => {}
-                None => text.push_str(&self.line(columns.iter().map(|column| (*column, self.field(row, *column))))),
+                None => text.push_str(&self.line(columns, |column| field(row, column))),
             }
         }
     }
 
-    fn line(&self, fields: impl Iterator<Item = (usize, String)>) -> String {
-        let figures = |column: usize| self.table.columns.get(column).is_some_and(|head| head.figures);
-        let fields: Vec<String> =
-            fields.map(|(column, text)| padded(&text, self.width(column), figures(column))).collect();
+    fn line(&self, columns: &[usize], field: impl Fn(usize) -> String) -> String {
+        let padded =
+            |column: &usize| padded(&field(*column), self.widths[*column], self.table.columns[*column].figures);
+        let fields: Vec<String> = columns.iter().map(padded).collect();
         format!("  {}\n", fields.join("  ").trim_end())
     }
 }

@@ -125,27 +125,15 @@ pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A doubt in one word or two, for a table.
-pub fn doubt(warning: Warning) -> &'static str {
+/// A doubt in one word or two, for a table, and what it means: the rest of a sentence that begins with the cases.
+pub fn doubt(warning: Warning) -> (&'static str, &'static str) {
     match warning {
-        Warning::Noisy => "noisy",
-        Warning::TooShort => "very short",
-        Warning::FewRuns => "few runs",
-        Warning::CacheUnknown => "cache unknown",
-        Warning::NotVerified => "copy not compared",
-        Warning::OtherLoad => "other load",
-    }
-}
-
-/// What a doubt means: the rest of a sentence that begins with the cases.
-pub fn doubt_at_length(warning: Warning) -> &'static str {
-    match warning {
-        Warning::Noisy => "the runs differ by more than a quarter of their median (noisy)",
-        Warning::TooShort => "a run takes under 50 ms, where the grain of clock and kernel shows (very short)",
-        Warning::FewRuns => "there are fewer runs than were asked for (few runs)",
-        Warning::CacheUnknown => "nobody knows whether the source was in memory (cache unknown)",
-        Warning::NotVerified => "nobody has looked whether the copies are right (copy not compared)",
-        Warning::OtherLoad => "other programs or virtual machines used more than 5 % of a run's time (other load)",
+        Warning::Noisy => ("noisy", "the runs differ by more than a quarter of their median"),
+        Warning::TooShort => ("very short", "a run takes under 50 ms, where the grain of clock and kernel shows"),
+        Warning::FewRuns => ("few runs", "there are fewer runs than were asked for"),
+        Warning::CacheUnknown => ("cache unknown", "nobody knows whether the source was in memory"),
+        Warning::NotVerified => ("copy not compared", "nobody has looked whether the copies are right"),
+        Warning::OtherLoad => ("other load", "other programs or virtual machines used more than 5 % of a run's time"),
     }
 }
 

@@ -165,13 +165,9 @@ fn write_report(results: &Results, output: &Path) -> Result<String, String> {
         let path = output.join(name);
         fs::write(&path, text).map_err(haul_measure::words::cannot("write", &path))?;
     }
-    let columns = Screen::here().columns.unwrap_or(COLUMNS);
-    let text = report::terminal::page(&page, columns);
+    let text = report::terminal::page(&page, Screen::here().columns);
     Ok(format!("{text}\nThe report is {}\n", output.join("report.html").display()))
 }
-
-/// Of a report that goes to no terminal.
-const COLUMNS: usize = 100;
 
 /// Whether every copy is right, and everybody whom the user has named has made one.
 fn all_right(results: &Results) -> bool {

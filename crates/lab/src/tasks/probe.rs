@@ -11,9 +11,6 @@ use crate::experiments::probe;
 use crate::map::terminal::Screen;
 use crate::{report, signals};
 
-/// Columns where there is no terminal.
-const WIDTH: usize = 100;
-
 pub fn run(arguments: Vec<OsString>) -> Result<Answer, Complaint> {
     let (directory, json) = parse(arguments).map_err(usage)?;
     let stop = signals::stop().map_err(|error| words::of(&error))?;
@@ -28,7 +25,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Answer, Complaint> {
     let page = report::page(&results);
     // Its own tables alone: nothing was measured.
     let page = report::Page { environment: Vec::new(), not_measured: Vec::new(), ..page };
-    Ok(Answer::done(report::terminal::page(&page, Screen::here().columns.unwrap_or(WIDTH))))
+    Ok(Answer::done(report::terminal::page(&page, Screen::here().columns)))
 }
 
 fn parse(words: Vec<OsString>) -> Result<(PathBuf, bool), lexopt::Error> {

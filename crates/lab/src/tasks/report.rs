@@ -51,9 +51,6 @@ fn parse(words: Vec<OsString>) -> Result<Request, lexopt::Error> {
     Ok(request)
 }
 
-/// What is printed where the user wants no files.
-const WIDTH: usize = 100;
-
 fn show(request: &Request, columns: Option<usize>) -> Result<String, String> {
     let mut files = Vec::new();
     for input in &request.inputs {
@@ -83,7 +80,7 @@ fn show(request: &Request, columns: Option<usize>) -> Result<String, String> {
     }
     match wanted().next() {
         Some(_) => Ok(String::new()),
-        None => Ok(terminal::page(&page, request.width.or(columns).unwrap_or(WIDTH))),
+        None => Ok(terminal::page(&page, request.width.or(columns))),
     }
 }
 

@@ -6,7 +6,7 @@ use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
 use crate::doubts;
-use crate::report::text::{Unit, WRONG, count, doubt, doubt_at_length};
+use crate::report::text::{Unit, WRONG, count, doubt};
 use crate::results::{Case, Outcome, Results, Run, Section, Warning};
 use crate::view::{Bar, BarGroup, Cell, Chart, Kind, Mark, Table, View};
 
@@ -163,7 +163,8 @@ fn notes(case: &Case) -> Cell {
         return Cell::text(format!("{WRONG}: {why}")).marked(Mark::Bad);
     }
     let bad = matches!(case.outcome, Outcome::NotAsNamed(_) | Outcome::Failed(_) | Outcome::TooLong(_));
-    let words = ended(case).unwrap_or_else(|| doubts(case).into_iter().map(doubt).collect::<Vec<_>>().join(", "));
+    let words =
+        ended(case).unwrap_or_else(|| doubts(case).into_iter().map(|one| doubt(one).0).collect::<Vec<_>>().join(", "));
     Cell::text(words).marked(if bad { Mark::Bad } else { Mark::Faint })
 }
 
@@ -293,7 +294,10 @@ fn warnings(section: &Section) -> Vec<String> {
         *found.entry(doubt).or_default() += 1;
     }
     let all = count(ranked.len(), "case");
-    words.extend(found.into_iter().map(|(doubt, number)| format!("In {number} of {all} {}.", doubt_at_length(doubt))));
+    words.extend(found.into_iter().map(|(warning, number)| {
+        let (word, meaning) = doubt(warning);
+        format!("In {number} of {all} {meaning} ({word}).")
+    }));
     words
 }
 
