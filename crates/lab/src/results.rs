@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 pub use haul_measure::cache::State as Cache;
 pub use haul_measure::device::Device;
@@ -299,16 +300,11 @@ impl From<Machine> for Environment {
     }
 }
 
-impl From<&Storage> for Place {
-    fn from(storage: &Storage) -> Place {
-        Place {
-            directory: storage.directory.to_string_lossy().into_owned(),
-            filesystem: storage.filesystem().to_owned(),
-            source: storage.source().to_owned(),
-            mount_options: storage.options().to_owned(),
-            device: storage.device.clone(),
-            free: storage.free,
-        }
+impl From<Storage> for Place {
+    fn from(storage: Storage) -> Place {
+        let Storage { directory, filesystem, source, options, device, free } = storage;
+        let directory = directory.to_string_lossy().into_owned();
+        Place { directory, filesystem, source, mount_options: options, device, free }
     }
 }
 
@@ -332,6 +328,12 @@ impl From<&Cost> for Run {
 }
 
 impl Results {
+    /// Nothing measured yet, on this machine and from now on.
+    pub(crate) fn begun(command: Vec<String>) -> Results {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Results::new(command, now, Machine::here().into())
+    }
+
     /// Nothing measured yet.
     pub fn new(command: Vec<String>, started: u64, environment: Environment) -> Results {
         Results {

@@ -16,8 +16,12 @@ use crate::words;
 pub struct Storage {
     /// The directory's real path.
     pub directory: PathBuf,
-    /// What is mounted there, if the kernel tells.
-    pub mount: Option<Mount>,
+    /// Type of the filesystem.
+    pub filesystem: String,
+    /// What is mounted.
+    pub source: String,
+    /// How it is mounted.
+    pub options: String,
     /// The disk, if it has one.
     pub device: Option<Device>,
     /// Bytes that can be written.
@@ -35,25 +39,14 @@ impl Storage {
         let number = fs::metadata(&directory).map_err(failed)?.dev();
         let free = space::free(&directory)?;
         let (major, minor) = (major(number), minor(number));
+        // The kernel may not tell what is mounted there.
         let mount = Mount::of(&directory, &format!("{major}:{minor}"));
-        let source = mount.as_ref().map_or("", |mount| &mount.source);
-        let device = device::below(major, minor, source).map(|folder| Device::of(&folder));
-        Ok(Storage { directory, mount, device, free })
-    }
-
-    /// Type of the filesystem.
-    pub fn filesystem(&self) -> &str {
-        self.mount.as_ref().map_or("unknown", |mount| &mount.filesystem)
-    }
-
-    /// What is mounted.
-    pub fn source(&self) -> &str {
-        self.mount.as_ref().map_or("unknown", |mount| &mount.source)
-    }
-
-    /// How it is mounted.
-    pub fn options(&self) -> &str {
-        self.mount.as_ref().map_or("unknown", |mount| &mount.options)
+        let told =
+            |of: fn(&Mount) -> &String| mount.as_ref().map_or_else(|| "unknown".to_owned(), |all| of(all).clone());
+        let (filesystem, source) = (told(|mount| &mount.filesystem), told(|mount| &mount.source));
+        let named = mount.as_ref().map_or("", |mount| &mount.source);
+        let device = device::below(major, minor, named).map(|folder| Device::of(&folder));
+        Ok(Storage { directory, filesystem, source, options: told(|mount| &mount.options), device, free })
     }
 }
 
@@ -64,7 +57,7 @@ mod tests {
     #[test]
     fn the_storage_of_a_directory_has_a_filesystem_and_space() {
         let storage = Storage::of(&std::env::temp_dir()).unwrap();
-        assert!(storage.free > 0 && storage.filesystem() != "unknown", "{storage:?}");
+        assert!(storage.free > 0 && storage.filesystem != "unknown", "{storage:?}");
         assert!(Storage::of(Path::new("/no/such/place")).unwrap_err().contains("No such file"));
     }
 }

@@ -96,7 +96,7 @@ impl Place {
 /// When it cannot be looked at.
 pub fn on(dir: &Path) -> Result<String> {
     let storage = Storage::of(dir)?;
-    Ok(format!("{} on {}", storage.filesystem(), storage.source()))
+    Ok(format!("{} on {}", storage.filesystem, storage.source))
 }
 
 /// Whether there is room for so many bytes, with some to spare.

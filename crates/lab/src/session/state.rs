@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use haul_measure::machine::Machine;
 use haul_measure::own::Own;
 use haul_measure::space;
 use haul_measure::stop::Stop;
@@ -86,10 +85,8 @@ impl Session {
         settings: Settings,
     ) -> Result<Session, String> {
         // The cheap questions first: nothing is made if one of them has the wrong answer.
-        let storage = Storage::of(directory)?;
-        let here = Place::from(&storage);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let fresh = Results::new(command, now, Machine::here().into());
+        let here = Place::from(Storage::of(directory)?);
+        let fresh = Results::begun(command);
         let earlier = settings.output.as_deref().map(|output| earlier(output, &fresh, &here)).transpose()?.flatten();
         let workspace = Workspace::make(&own, directory, FOLDER)?;
         let output = match &settings.output {
@@ -101,12 +98,10 @@ impl Session {
             None => new_output(&fresh.command)?,
         };
         let mut results = earlier.unwrap_or(fresh);
-        results.environment.places.insert(DIRECTORY.to_owned(), here);
         if results.environment.methods.is_empty() {
             results.environment.methods = methods();
         }
-        let devices = storage.device.map(|device| (DIRECTORY.to_owned(), device.folder)).into_iter().collect();
-        let session = Session {
+        let mut session = Session {
             own,
             stop,
             workspace,
@@ -114,12 +109,18 @@ impl Session {
             output,
             settings,
             progress: Progress::on_terminal(),
-            devices,
+            devices: BTreeMap::new(),
             deadline: None,
             copies: 0,
         };
+        session.add_place(DIRECTORY, here);
         session.save()?;
         Ok(session)
+    }
+
+    fn add_place(&mut self, name: &str, place: Place) {
+        self.devices.extend(place.device.as_ref().map(|device| (name.to_owned(), device.folder.clone())));
+        self.results.environment.places.insert(name.to_owned(), place);
     }
 
     /// The folder below which everything is made.
@@ -199,9 +200,7 @@ impl Session {
     /// The source is the user's, and on another place perhaps.
     pub(crate) fn source_is(&mut self, source: &Path) -> Result<(), String> {
         let folder = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
-        let storage = Storage::of(folder)?;
-        self.results.environment.places.insert(SOURCE.to_owned(), Place::from(&storage));
-        self.devices.extend(storage.device.map(|device| (SOURCE.to_owned(), device.folder)));
+        self.add_place(SOURCE, Storage::of(folder)?.into());
         Ok(())
     }
 
@@ -216,7 +215,7 @@ impl Session {
     }
 
     /// Why it ends, if the user wants no more.
-    pub(super) fn halt_if_stopped(&self) -> Result<(), Halt> {
+    pub(crate) fn halt_if_stopped(&self) -> Result<(), Halt> {
         if self.stop.is_stopped() { Err(Halt::Stopped) } else { Ok(()) }
     }
 

@@ -221,5 +221,5 @@ fn room(extent: Extent, options: &Options) -> u64 {
 /// # Errors
 /// When it cannot be looked at.
 pub fn kind(dir: &Path) -> Result<String> {
-    Ok(Storage::of(dir)?.filesystem().to_owned())
+    Ok(Storage::of(dir)?.filesystem)
 }

@@ -10,13 +10,11 @@ use haul_measure::storage::Storage;
 use haul_measure::words;
 use haul_sys::rustix::fs::{major, minor};
 use haul_sys::rustix::param::page_size;
-use serde::{Deserialize, Serialize};
 
 use super::watch::sees_stacks;
 
 /// What a filesystem does when a page under write-back is stored to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rule {
     /// Its files are in memory alone: there is no write-back.
     NoDevice,
@@ -56,14 +54,11 @@ impl Rule {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
     pub kernel: String,
     pub filesystem: String,
-    pub source: String,
     pub rule: Rule,
-    /// Name of the block device, if there is one.
-    pub device: Option<String>,
     pub stable_pages: Option<bool>,
     /// Everything, for people: a name, a value, and where it is from or what it means.
     pub rows: Vec<(String, String, String)>,
@@ -73,21 +68,19 @@ impl Facts {
     pub fn of(place: &Path) -> Result<Facts, String> {
         let storage = Storage::of(place)?;
         let device = fs::metadata(place).map_err(words::cannot("look at", place))?.dev();
-        let (filesystem, options) = (storage.filesystem().to_owned(), storage.options());
+        let (filesystem, options) = (storage.filesystem.clone(), &storage.options);
         let block = storage.device.as_ref();
         let mut facts = Facts {
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
             rule: Rule::of(&filesystem, options),
             filesystem,
-            source: storage.source().to_owned(),
-            device: block.map(|block| block.name.clone()),
             stable_pages: block.and_then(|block| block.stable_pages),
             rows: Vec::new(),
         };
         facts.row("kernel", &facts.kernel.clone(), "its release");
         facts.row("filesystem", &facts.filesystem.clone(), facts.rule.says());
-        facts.row("mounted", &facts.source.clone(), options);
-        let of_device = facts.device.as_ref().map(|name| format!("by the queue of {name}, or its backing device"));
+        facts.row("mounted", &storage.source, options);
+        let of_device = block.map(|block| format!("by the queue of {}, or its backing device", block.name));
         let of_device = of_device.unwrap_or_default();
         match facts.stable_pages {
             Some(true) => facts.row("stable pages", "demanded", &of_device),

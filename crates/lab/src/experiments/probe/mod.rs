@@ -8,9 +8,7 @@ mod tries;
 pub mod view;
 
 use std::path::Path;
-use std::time::SystemTime;
 
-use haul_measure::machine::Machine;
 use haul_measure::own::Own;
 use haul_measure::stop::Stop;
 use haul_measure::storage::Storage;
@@ -48,13 +46,10 @@ fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
 
 /// The same as results that can be saved and shown.
 pub fn results(own: &Own, stop: &Stop, directory: &Path) -> Result<Results, String> {
-    let here = Place::from(&Storage::of(directory)?);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let command = vec![NAME.to_owned(), directory.to_string_lossy().into_owned()];
-    let mut results = Results::new(command, now, Machine::here().into());
-    let mut section = Section::new(NAME, crate::session::DIRECTORY);
-    section.details = run(own, stop, directory)?;
-    section.complete = true;
+    let here = Place::from(Storage::of(directory)?);
+    let mut results = Results::begun(vec![NAME.to_owned(), directory.to_string_lossy().into_owned()]);
+    let details = run(own, stop, directory)?;
+    let section = Section { details, complete: true, ..Section::new(NAME, crate::session::DIRECTORY) };
     results.environment.places.insert(crate::session::DIRECTORY.to_owned(), here);
     results.sections.push(section);
     results.complete = true;
