@@ -20,17 +20,9 @@ const PIECE: usize = 64 << 10;
 /// Differences that are reported one by one.
 const TOLD: usize = 3;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// Names on either side.
-    pub entries: u64,
-    /// Why the copy is not one: the first differences in words, and how many there are.
-    pub wrong: Option<String>,
-    pub stopped: bool,
-}
-
-/// Compares names, kinds, contents and link targets; with `metadata` also modes, owners, times, attributes and hard links.
-pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Verdict {
+/// Compares names, kinds, contents and link targets; with `metadata` also modes, owners, times, attributes and hard links. Says
+/// why the copy is not one: the first differences in words, and how many there are. Nothing is proven if it was stopped.
+pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Option<String> {
     let mut plan = Plan {
         sources: vec![source.into()],
         destination: Destination::Exactly(copy.into()),
@@ -49,12 +41,11 @@ pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Verdic
     let heard = Heard::default();
     let rules = XattrRules::default();
     let session = Session { observer: &heard, rules: &rules, stop: &|| stop.is_stopped(), board: None };
-    let summary = compare(&plan, &session);
+    compare(&plan, &session);
     let (number, reported) = heard.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let more = number.saturating_sub(reported.len());
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let wrong = (number > 0).then(|| format!("{}{rest}", reported.join("; ")));
-    Verdict { entries: summary.entries, wrong, stopped: summary.stopped }
+    (number > 0).then(|| format!("{}{rest}", reported.join("; ")))
 }
 
 /// Says of a copy that it is the source itself: a hard link, or a mount of it.
@@ -66,14 +57,9 @@ fn same_file(source: &Path, copy: &Path) -> Option<String> {
 
 /// Compares a raw disk image with a copy that, if `smart`, may lack what the guests do not use: free bytes are those of the source
 /// or zeros, all others are those of the source.
-pub fn verify_image(source: &Path, copy: &Path, smart: bool, stop: &Stop) -> Verdict {
-    if let Some(wrong) = same_file(source, copy) {
-        return Verdict { entries: 1, wrong: Some(wrong), stopped: false };
-    }
-    match compare_images(source, copy, smart, stop) {
-        Ok(wrong) => Verdict { entries: 1, wrong, stopped: stop.is_stopped() },
-        Err(error) => Verdict { entries: 1, wrong: Some(words::of(&error)), stopped: false },
-    }
+pub fn verify_image(source: &Path, copy: &Path, smart: bool, stop: &Stop) -> Option<String> {
+    let compared = || compare_images(source, copy, smart, stop).unwrap_or_else(|error| Some(words::of(&error)));
+    same_file(source, copy).or_else(compared)
 }
 
 fn compare_images(source: &Path, copy: &Path, smart: bool, stop: &Stop) -> io::Result<Option<String>> {
@@ -155,12 +141,12 @@ mod tests {
         }
         fs::remove_file(at("short/b")).unwrap();
         fs::write(at("other/a"), [[1; 4999].as_slice(), &[3]].concat()).unwrap();
-        let wrong = |copy: &str| verify(&at("source"), &at(copy), false, &Stop::default()).wrong;
+        let wrong = |copy: &str| verify(&at("source"), &at(copy), false, &Stop::default());
         assert_eq!(wrong("right"), None);
         assert_eq!(wrong("short").as_deref(), Some("b is missing"));
         assert_eq!(wrong("other").as_deref(), Some("a has other contents from byte 4999 on"));
         assert!(wrong("none").is_some());
-        assert_eq!(verify(&at("source/a"), &at("right/a"), false, &Stop::default()).wrong, None);
+        assert_eq!(verify(&at("source/a"), &at("right/a"), false, &Stop::default()), None);
     }
 
     #[test]
@@ -173,8 +159,8 @@ mod tests {
         fs::write(at("source/a"), b"x").unwrap();
         fs::hard_link(at("source/a"), at("copy/a")).unwrap();
         let verdict = verify(&at("source"), &at("copy"), false, &Stop::default());
-        assert_eq!(verdict.wrong.as_deref(), Some("a is the source itself"));
-        assert!(verify_image(&at("source/a"), &at("copy/a"), true, &Stop::default()).wrong.is_some());
+        assert_eq!(verdict.as_deref(), Some("a is the source itself"));
+        assert!(verify_image(&at("source/a"), &at("copy/a"), true, &Stop::default()).is_some());
     }
 
     #[test]
@@ -185,7 +171,7 @@ mod tests {
         fs::write(at("copy"), b"x").unwrap();
         let past = std::time::SystemTime::UNIX_EPOCH;
         fs::File::open(at("copy")).unwrap().set_modified(past).unwrap();
-        let wrong = |metadata| verify(&at("source"), &at("copy"), metadata, &Stop::default()).wrong;
+        let wrong = |metadata| verify(&at("source"), &at("copy"), metadata, &Stop::default());
         assert_eq!(wrong(false), None);
         assert_eq!(wrong(true).as_deref(), Some("copy has another time"));
     }

@@ -280,12 +280,12 @@ impl Contest<'_> {
 
     fn judge(&mut self, competitor: &Competitor, folder: &Path, (run, state): (Run, Cache)) -> Result<(), Halt> {
         let dest = folder.join("copy");
-        let verdict = match self.group.judge {
+        let wrong = match self.group.judge {
             Some(judge) => judge(&self.group.source, &dest, competitor, &self.session.stop),
             None => verify(&self.group.source, &dest, self.group.metadata, &self.session.stop),
         };
         self.session.halt_if_stopped()?;
-        if verdict.wrong.is_some() {
+        if wrong.is_some() {
             // It may have filled the disk that the results go to.
             remove(folder)?;
         } else {
@@ -295,7 +295,7 @@ impl Contest<'_> {
         let case = self.case(competitor)?;
         // Runs in two states are in none.
         case.cache = if case.runs.is_empty() || case.cache == state { state } else { Cache::Unknown };
-        if let Some(why) = verdict.wrong {
+        if let Some(why) = wrong {
             case.outcome = Outcome::Wrong(why);
             case.runs.clear();
         } else {

@@ -6,7 +6,6 @@ use haul_measure::stop::Stop;
 
 use super::competitor::Competitor;
 use super::progress::OVERHEAD;
-use crate::measure::verify::Verdict;
 
 /// The same source for all, made when it is needed.
 pub struct Group<'a> {
@@ -29,8 +28,8 @@ pub struct Group<'a> {
 /// Makes a source under a name.
 pub type Making<'a> = dyn Fn(&Path, &Stop) -> Result<(), String> + 'a;
 
-/// Looks at a source and its copy by somebody.
-pub type Judging<'a> = dyn Fn(&Path, &Path, &Competitor, &Stop) -> Verdict + 'a;
+/// Says why the copy of a source by somebody is wrong, if it is.
+pub type Judging<'a> = dyn Fn(&Path, &Path, &Competitor, &Stop) -> Option<String> + 'a;
 
 impl<'a> Group<'a> {
     /// With a source that is made, of which names, contents and link targets are compared.

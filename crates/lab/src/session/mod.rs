@@ -11,4 +11,4 @@ pub use competitor::{Competitor, How, PLACE_OF_DEST, PLACE_OF_SOURCE};
 pub use contest::{check_time, compete_all};
 pub use group::Group;
 pub use state::{DIRECTORY, Halt, Session, Settings};
-pub use timed::{Timed, time_copy};
+pub use timed::time_copy;

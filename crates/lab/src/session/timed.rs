@@ -11,7 +11,7 @@ use super::competitor::How;
 use super::state::{DIRECTORY, Halt, SOURCE, Session};
 use crate::measure::one_copy;
 use crate::measure::verify::verify;
-use crate::results::{Cache, Run};
+use crate::results::{Cache, Outcome, Run};
 
 #[derive(Debug)]
 pub(super) enum Ended {
@@ -76,24 +76,15 @@ pub(super) fn time(
     Ok((Ended::of(ended, matches!(how, How::Own(_)), timeout)?, state))
 }
 
-/// How a copy by haul's library outside of a group has ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Timed {
-    /// It is right: what it cost, and whether the source was cached.
-    Right(Box<Run>, Cache),
-    Wrong(String),
-    Failed(String),
-}
-
 /// Copies, compares and removes the copy, for searches that decide from run to run who runs next. `bytes` is the size of the
-/// source; after `timeout` it is ended.
+/// source; after `timeout` it is ended. Of a right copy it says what it cost, and whether the source was cached.
 pub fn time_copy(
     session: &mut Session,
     settings: &one_copy::Settings,
     source: &Path,
     state: Temperature,
     (bytes, timeout): (u64, Duration),
-) -> Result<Timed, Halt> {
+) -> Result<Result<(Run, Cache), Outcome>, Halt> {
     space::check(session.workspace.path(), bytes, "a copy")?;
     session.copies += 1;
     let dest = session.workspace.path().join(format!("copy-{}", session.copies));
@@ -105,11 +96,11 @@ pub fn time_copy(
     let (ended, cached) = time(session, &How::Own(settings.clone()), (source, bytes, &dest), prepare, timeout)?;
     let timed = match ended {
         Ended::Stopped => return Err(Halt::Stopped),
-        Ended::TooLong(why) | Ended::Badly(_, why) => Timed::Failed(why),
+        Ended::TooLong(why) | Ended::Badly(_, why) => Err(Outcome::Failed(why)),
         Ended::Well(run) => {
-            let verdict = verify(source, &dest, false, &session.stop);
+            let wrong = verify(source, &dest, false, &session.stop);
             session.halt_if_stopped()?;
-            verdict.wrong.map_or(Timed::Right(run, cached), Timed::Wrong)
+            wrong.map_or(Ok((*run, cached)), |why| Err(Outcome::Wrong(why)))
         }
     };
     workspace::remove(&dest).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;

@@ -15,7 +15,7 @@ use super::search::{Trial, Trials};
 use super::unit::Unit;
 use crate::measure::one_copy;
 use crate::results::{Case, Outcome, Run};
-use crate::session::{Halt, Session, Timed, time_copy};
+use crate::session::{Halt, Session, time_copy};
 
 /// A candidate that takes this many times as long as the defaults is ended.
 const FAR_TOO_SLOW: f64 = 5.0;
@@ -43,13 +43,15 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// `group` is the name in the results. The profiles of the candidates are written now.
+    /// `group` is the name in the results. The profiles of the candidates are written now. No run begins that would not end
+    /// before `until`.
     pub fn new(
         session: &'a mut Session,
         (unit, place): (&'a Unit, &Place),
         (source, shape): (&Path, Shape),
         candidates: &[Candidate],
         group: &str,
+        until: Instant,
     ) -> Result<Bench<'a>, String> {
         let usual = one_copy::Settings { reflink: true, ..one_copy::Settings::default() };
         let mut runners = vec![(DEFAULTS.to_owned(), usual.clone())];
@@ -84,14 +86,9 @@ impl<'a> Bench<'a> {
             cases,
             longest: BTreeMap::new(),
             latest: f64::INFINITY,
-            until: Instant::now(),
+            until,
             halt: None,
         })
-    }
-
-    /// No run begins that would not end before this.
-    pub fn set_end(&mut self, until: Instant) {
-        self.until = until;
     }
 
     /// Ends it: what was measured goes to the results.
@@ -162,7 +159,7 @@ impl Trials for Bench<'_> {
                 self.halt = Some(halt);
                 Trial::NoTime
             }
-            Ok(Timed::Right(run, cache)) => {
+            Ok(Ok((run, cache))) => {
                 let idle = self.must_decide[candidate]
                     && run.reported.get("files.by-profile").is_none_or(|files| *files == 0.0);
                 let longest = self.longest.entry(candidate).or_insert(0.0);
@@ -170,15 +167,11 @@ impl Trials for Bench<'_> {
                 *longest = longest.max(self.latest);
                 (case.cache, case.outcome) = (cache, Outcome::Right);
                 let durable = run.durable;
-                case.runs.push(*run);
+                case.runs.push(run);
                 if idle { Trial::Idle } else { Trial::Right(durable) }
             }
-            Ok(Timed::Wrong(why)) => {
-                (case.outcome, case.runs) = (Outcome::Wrong(why), Vec::new());
-                Trial::Wrong
-            }
-            Ok(Timed::Failed(why)) => {
-                (case.outcome, case.runs) = (Outcome::Failed(why), Vec::new());
+            Ok(Err(outcome)) => {
+                (case.outcome, case.runs) = (outcome, Vec::new());
                 Trial::Wrong
             }
         }

@@ -139,7 +139,7 @@ impl Workshop<'_> {
             let factor = 1_u64 << (wished.log2().floor() as u32).min(20);
             shape.count = least.saturating_mul(factor).min(most);
             expected = pilot * (shape.count / least) as f64;
-            workspace::remove(&source).map_err(|error| format!("cannot remove a source: {}", words::of(&error)))?;
+            workspace::remove(&source).map_err(words::cannot("remove", &source))?;
             self.make(session, SOURCE, shape)?;
         }
         let time = self.left(FOR_SEARCH).as_secs_f64();
@@ -155,8 +155,8 @@ impl Workshop<'_> {
     fn search(&self, session: &mut Session, candidates: &[Candidate], shape: Shape) -> Result<Fate, Halt> {
         let source = session.folder().join(SOURCE);
         let names = (self.unit, self.place);
-        let mut bench = Bench::new(session, names, (&source, shape), candidates, &self.group)?;
-        bench.set_end(self.begun + self.share.mul_f64(FOR_SEARCH));
+        let until = self.begun + self.share.mul_f64(FOR_SEARCH);
+        let mut bench = Bench::new(session, names, (&source, shape), candidates, &self.group, until)?;
         let found = search(candidates.len(), &mut bench);
         let failure = bench.failure(0);
         bench.finish()?;
@@ -183,12 +183,11 @@ impl Workshop<'_> {
     /// The winner against the defaults, on files that it was not chosen on.
     fn confirm(&self, session: &mut Session, candidate: Candidate, shape: Shape, searched: f64) -> Result<Fate, Halt> {
         let source = session.folder().join(SOURCE);
-        workspace::remove(&source).map_err(|error| format!("cannot remove a source: {}", words::of(&error)))?;
+        workspace::remove(&source).map_err(words::cannot("remove", &source))?;
         let source = self.make(session, FRESH, shape)?;
         let group = format!("{}{CONFIRMATION}", self.group);
         let names = (self.unit, self.place);
-        let mut bench = Bench::new(session, names, (&source, shape), &[candidate], &group)?;
-        bench.set_end(self.begun + self.share);
+        let mut bench = Bench::new(session, names, (&source, shape), &[candidate], &group, self.begun + self.share)?;
         let pairs = pairs(&mut bench, CONFIRM);
         let failure = bench.failure(1);
         bench.finish()?;
@@ -220,8 +219,8 @@ impl Workshop<'_> {
     /// The defaults once: the seconds of a whole run, or why there is nothing to tune.
     fn pilot(&self, session: &mut Session, source: &Path, shape: Shape) -> Result<Result<f64, String>, Halt> {
         let names = (self.unit, self.place);
-        let mut bench = Bench::new(session, names, (source, shape), &[], &format!("{}, first look", self.group))?;
-        bench.set_end(self.begun + self.share);
+        let group = format!("{}, first look", self.group);
+        let mut bench = Bench::new(session, names, (source, shape), &[], &group, self.begun + self.share)?;
         let mut trial = bench.run(0, 0);
         if matches!(trial, Trial::Right(_)) && bench.latest() < QUICK {
             // The first one pays for much that the others find done.
