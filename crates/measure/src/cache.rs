@@ -26,9 +26,10 @@ const THREADS: usize = 2;
 const DROP: &str = "/proc/sys/vm/drop_caches";
 
 /// How much of a file is to be in the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Temperature {
     /// Everything is in memory.
+    #[default]
     Warm,
     /// Nothing is.
     Cold,

@@ -48,12 +48,15 @@ pub fn has(program: &str) -> bool {
     find(program).is_some()
 }
 
-/// Where a program is.
-pub fn find(program: &str) -> Option<PathBuf> {
+/// Where a program is; what has a directory in its name is looked for there alone.
+pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
+    let is_program =
+        |file: &PathBuf| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    if program.as_ref().components().count() > 1 {
+        return Some(program.as_ref().to_owned()).filter(is_program);
+    }
     let path = search_path();
-    env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|file| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
+    env::split_paths(&path).map(|dir| dir.join(&program)).find(is_program)
 }
 
 fn search_path() -> OsString {

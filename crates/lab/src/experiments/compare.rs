@@ -12,7 +12,7 @@ use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURC
 
 pub const NAME: &str = "compare";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
     pub source: PathBuf,
     /// Of the user, in words or as lines for a shell.
@@ -21,18 +21,6 @@ pub struct Request {
     pub state: Temperature,
     /// Metadata is to be kept, and is compared.
     pub archive: bool,
-}
-
-impl Default for Request {
-    fn default() -> Request {
-        Request {
-            source: PathBuf::new(),
-            commands: Vec::new(),
-            known: Vec::new(),
-            state: Temperature::Warm,
-            archive: false,
-        }
-    }
 }
 
 /// Programs with the words for names and contents alone, and for all metadata.
@@ -128,9 +116,7 @@ pub fn room(request: &Request, stop: &Stop) -> Result<u64, String> {
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let failed = words::cannot("read", &request.source);
     let entries = entries_below(&request.source, &session.stop).map_err(failed)?;
-    if session.stop.is_stopped() {
-        return Err(Halt::Stopped);
-    }
+    session.halt_if_stopped()?;
     let settings = [
         ("source", request.source.to_string_lossy().into_owned()),
         ("entries", entries.0.to_string()),

@@ -8,11 +8,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use haul_guest::image::ImageFile;
 use haul_guest::{ExtentSet, ReadAt};
 use haul_measure::cache::Temperature;
+use haul_measure::programs;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 use haul_measure::workspace;
@@ -57,6 +57,8 @@ const CELLS: usize = 512;
 /// The published image's shares in thousandths: in use with contents, and in use with zeros. The rest is free.
 const LIVE: u64 = 488;
 const ZEROS: u64 = 233;
+/// Makes the guest's filesystem.
+const MKFS: &str = "mkfs.ext4";
 /// Begins each block that is to become zeros.
 const MARK: [u8; 16] = *b"haul-lab zeros!\n";
 const LIVE_MARK: [u8; 16] = *b"live in haul-lab";
@@ -70,7 +72,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("size", size.to_string())])?;
     // The source, its makings, two copies.
     session.needs_room(room(request)?, NAME)?;
-    if request.image.is_none() && !makes_filesystems() {
+    if request.image.is_none() && !programs::has(MKFS) {
         session.skip(
             NAME,
             "an image cannot be made: mkfs.ext4 (e2fsprogs) is missing; give one with --image".to_owned(),
@@ -99,15 +101,11 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     if session.results.section(NAME).is_none_or(|section| section.detail("strip").is_none()) {
         if request.image.is_none() {
             let made = make_image(&group.source, size, &session.stop);
-            if session.stop.is_stopped() {
-                return Err(Halt::Stopped);
-            }
+            session.halt_if_stopped()?;
             made?;
         }
         let details = look_at(&group.source, &session.stop)?;
-        if session.stop.is_stopped() {
-            return Err(Halt::Stopped);
-        }
+        session.halt_if_stopped()?;
         session.add_details(NAME, details)?;
     }
     compete_all(session, NAME, &[group])
@@ -165,16 +163,6 @@ fn raw_size(path: &Path) -> Result<u64, String> {
     }
 }
 
-fn makes_filesystems() -> bool {
-    mkfs().arg("-V").stderr(Stdio::null()).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
-}
-
-/// mkfs.ext4, which stands where ordinary users do not look.
-fn mkfs() -> Command {
-    let found = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"].into_iter().find(|path| Path::new(path).exists());
-    Command::new(found.unwrap_or("mkfs.ext4"))
-}
-
 /// Makes an image as the published one was: a partition with ext4, of which half is live data, a quarter zeros that belong to
 /// files, and the rest what deleted files left behind. Nothing of it is a hole.
 fn make_image(path: &Path, size: u64, stop: &Stop) -> Result<(), String> {
@@ -189,13 +177,12 @@ fn make_image(path: &Path, size: u64, stop: &Stop) -> Result<(), String> {
     marked_file(&live.join("live"), usable / 1000 * LIVE, &LIVE_MARK, stop).map_err(failed)?;
     marked_file(&live.join("zeros"), usable / 1000 * ZEROS, &MARK, stop).map_err(failed)?;
     let blocks = inside / BLOCK as u64;
-    let output = mkfs()
+    let output = programs::command(MKFS)
         .args(["-q", "-F", "-b", "4096", "-m", "0", "-E"])
         .arg(format!("offset={PARTITION},nodiscard,lazy_itable_init=0,lazy_journal_init=0"))
         .arg("-d")
         .args([&live, path])
         .arg(blocks.to_string())
-        .stdin(Stdio::null())
         .output()
         .map_err(failed)?;
     workspace::remove(&live).map_err(failed)?;
@@ -299,7 +286,7 @@ fn look_at(path: &Path, stop: &Stop) -> Result<Vec<Detail>, String> {
         .iter()
         .zip(strip.counts)
         .map(|(kind, count)| (kind.name().to_owned(), count.to_string(), words::bytes(count)));
-    let facts = Detail { name: "kinds".to_owned(), body: Body::Facts { rows: rows.collect() } };
+    let facts = Detail::new("kinds", Body::Facts { rows: rows.collect() });
     let mut spans: Vec<(String, u64)> = Vec::new();
     for cell in picture.cells(strip, CELLS) {
         let most = Kind::ALL.iter().zip(cell).max_by_key(|(_, count)| *count).map_or(Kind::Used, |(kind, _)| *kind);
@@ -309,5 +296,5 @@ fn look_at(path: &Path, stop: &Stop) -> Result<Vec<Detail>, String> {
             _ => spans.push((most.name().to_owned(), bytes)),
         }
     }
-    Ok(vec![facts, Detail { name: "strip".to_owned(), body: Body::Strip { spans } }])
+    Ok(vec![facts, Detail::new("strip", Body::Strip { spans })])
 }

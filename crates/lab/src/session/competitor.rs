@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use haul_measure::cache::{self, Temperature};
 use haul_measure::own::Own;
+use haul_measure::programs;
 
 use crate::measure::controlled::proof;
 use crate::measure::one_copy;
@@ -82,21 +83,16 @@ impl How {
                 command
             }
             How::Words(words) => {
-                let word = |word: &String| {
-                    let replaced =
-                        replaced(word.as_bytes(), source.as_os_str().as_bytes(), dest.as_os_str().as_bytes());
-                    OsString::from_vec(replaced)
-                };
-                let mut words = words.iter().map(word);
+                let (source, dest) = (source.as_os_str().as_bytes(), dest.as_os_str().as_bytes());
+                let mut words = words.iter().map(|word| replaced(word, source, dest));
                 let mut command = Command::new(words.next().unwrap_or_default());
                 command.args(words);
                 command
             }
             How::Line(line) => {
                 let quoted = |path: &Path| quoted_for_shell(path.as_os_str().as_bytes());
-                let line = replaced(line.as_bytes(), &quoted(source), &quoted(dest));
                 let mut command = Command::new("sh");
-                command.arg("-c").arg(OsString::from_vec(line));
+                command.arg("-c").arg(replaced(line, &quoted(source), &quoted(dest)));
                 command
             }
         }
@@ -127,7 +123,7 @@ impl How {
         }
         let shell = matches!(self, How::Line(_)).then(|| OsString::from("sh"));
         for name in self.program(own).into_iter().chain(shell) {
-            if let Some(path) = found_in_path(&name).and_then(|path| path.canonicalize().ok()) {
+            if let Some(path) = programs::find(&name).and_then(|path| path.canonicalize().ok()) {
                 cache::prepare(&path, Temperature::Warm).ok(); // it is no worse than any other cold program then
             }
         }
@@ -152,43 +148,15 @@ impl How {
 const SAY_THEIR_VERSION: &[&str] =
     &["cp", "dd", "tar", "rsync", "cpz", "xcp", "fcp", "qemu-img", "haul", "rclone", "install", "cat", "pv"];
 
-/// Where a shell would find it.
-fn found_in_path(name: &OsString) -> Option<PathBuf> {
-    if Path::new(name).components().count() > 1 {
-        return Some(PathBuf::from(name));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
-fn replaced(text: &[u8], source: &[u8], dest: &[u8]) -> Vec<u8> {
-    let mut left = text;
-    let mut made = Vec::new();
-    while let Some(first) = left.first() {
-        if let Some(rest) = left.strip_prefix(PLACE_OF_SOURCE.as_bytes()) {
-            made.extend_from_slice(source);
-            left = rest;
-        } else if let Some(rest) = left.strip_prefix(PLACE_OF_DEST.as_bytes()) {
-            made.extend_from_slice(dest);
-            left = rest;
-        } else {
-            made.push(*first);
-            left = &left[1..];
-        }
-    }
-    made
+/// A text with both paths in their places; what is put in is not looked at again.
+fn replaced(text: &str, source: &[u8], dest: &[u8]) -> OsString {
+    let with_dest = |part: &str| part.split(PLACE_OF_DEST).map(str::as_bytes).collect::<Vec<_>>().join(dest);
+    OsString::from_vec(text.split(PLACE_OF_SOURCE).map(with_dest).collect::<Vec<_>>().join(source))
 }
 
 fn quoted_for_shell(path: &[u8]) -> Vec<u8> {
-    let mut quoted = vec![b'\''];
-    for byte in path {
-        match byte {
-            b'\'' => quoted.extend_from_slice(b"'\\''"),
-            other => quoted.push(*other),
-        }
-    }
-    quoted.push(b'\'');
-    quoted
+    let quoted = path.split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
+    [b"'", &quoted[..], b"'"].concat()
 }
 
 #[cfg(test)]
@@ -197,8 +165,7 @@ mod tests {
 
     #[test]
     fn names_go_where_their_places_are_and_are_never_read_again() {
-        let made = replaced(b"a {source}b{dest} {other}", b"{dest}", b"D");
-        assert_eq!(String::from_utf8(made).unwrap(), "a {dest}bD {other}");
+        assert_eq!(replaced("a {source}b{dest} {other}", b"{dest}", b"D"), "a {dest}bD {other}");
     }
 
     #[test]

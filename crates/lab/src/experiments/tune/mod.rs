@@ -112,7 +112,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         }
     }
     let verdict = conclude(session, path, place, entries)?;
-    session.add_details(NAME, vec![Detail { name: "chosen".to_owned(), body: Body::Facts { rows } }, verdict])?;
+    session.add_details(NAME, vec![Detail::new("chosen", Body::Facts { rows }), verdict])?;
     Ok(session.section_done(NAME)?)
 }
 
@@ -150,10 +150,7 @@ fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec
             }
         }
     };
-    Ok(Detail {
-        name: "verdict".to_owned(),
-        body: Body::Verdict { name: name.to_owned(), sentences: vec![what, then] },
-    })
+    Ok(Detail::new("verdict", Body::Verdict { name: name.to_owned(), sentences: vec![what, then] }))
 }
 
 /// What was measured on, for the profile.
