@@ -21,7 +21,7 @@ use crate::session::{Halt, How, Session, Settings};
 use crate::signals;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Measuring {
+struct Measuring {
     directory: PathBuf,
     /// Where results go, how often and how long.
     settings: Settings,
@@ -33,7 +33,7 @@ pub struct Measuring {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Experiment {
+pub enum Experiment {
     MappedCopy(mapped_copy::Request),
     InKernel(in_kernel::Request),
     MappedWrite(mapped_write::Request),
@@ -44,17 +44,30 @@ enum Experiment {
     Tune(tune::Request),
 }
 
-impl Measuring {
-    pub const NAMES: &'static [&'static str] = &[
-        mapped_copy::NAME,
-        in_kernel::NAME,
-        mapped_write::NAME,
-        async_tree::NAME,
-        sparse_image::NAME,
-        compare::NAME,
-        reproduce::NAME,
-        tune::NAME,
-    ];
+/// Options that most of them take.
+const COMMON: &[&str] = &["runs", "timeout", "time"];
+
+/// A command: its name, its own options, those that others take as well, and what it does if none is given.
+pub type Command = (&'static str, &'static [&'static str], &'static [&'static str], fn() -> Experiment);
+
+pub const COMMANDS: [Command; 8] = [
+    (mapped_copy::NAME, &["size", "buffers", "states"], COMMON, || Experiment::MappedCopy(Default::default())),
+    (in_kernel::NAME, &["sizes", "cold"], COMMON, || Experiment::InKernel(Default::default())),
+    (mapped_write::NAME, &["rounds", "files", "step", "segment", "threshold", "pause", "space", "time"], &[], || Experiment::MappedWrite(Default::default())),
+    (async_tree::NAME, &["totals", "files", "variants"], COMMON, || Experiment::AsyncTree(Default::default())),
+    (sparse_image::NAME, &["size", "image"], COMMON, || Experiment::SparseImage(Default::default())),
+    (compare::NAME, &["source", "dest", "with", "cold", "archive"], COMMON, || Experiment::Compare(Default::default())),
+    (reproduce::NAME, &["budget", "space"], &["timeout"], || Experiment::Reproduce(Default::default())),
+    (tune::NAME, &["time", "space", "profile", "dry-run", "files"], &["timeout"], || {
+        let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let profile = tune::usual_profile(from("XDG_CONFIG_HOME"), from("HOME"));
+        Experiment::Tune(tune::Request { profile, ..tune::Request::default() })
+    }),
+];
+
+/// Whether a command of this name measures.
+pub fn is_one(name: &str) -> bool {
+    COMMANDS.iter().any(|(known, ..)| *known == name)
 }
 
 pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
@@ -185,6 +198,8 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
         Some(at) if name == compare::NAME => (words[..at].to_vec(), words[at + 1..].to_vec()),
         _ => (words, Vec::new()),
     };
+    let (_, own, common, make) =
+        COMMANDS.iter().find(|(known, ..)| *known == name).ok_or_else(|| format!("unknown task {name:?}"))?;
     let mut directory = None;
     let mut settings = Settings::default();
     let mut time = None;
@@ -196,7 +211,7 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
             Long("output") => settings.output = Some(parser.value()?.into()),
             Long(long) => {
                 let long = long.to_owned();
-                if !takes(name, &long) {
+                if !own.contains(&long.as_str()) && !common.contains(&long.as_str()) {
                     return Err(format!("invalid option '--{long}'").into());
                 }
                 let flag = FLAGS.contains(&long.as_str());
@@ -206,7 +221,7 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
         }
     }
     let mut said: Vec<String> = vec![name.to_owned()];
-    let mut experiment = Experiment::of(name);
+    let mut experiment = make();
     for (option, path) in &options {
         let of_option = |error: String| format!("{error} for '--{option}'");
         let value = match PATHS.contains(&option.as_str()) {
@@ -256,26 +271,6 @@ const PATHS: &[&str] = &["source", "dest", "image", "profile"];
 /// Options without values.
 const FLAGS: &[&str] = &["cold", "archive", "dry-run"];
 
-fn takes(name: &str, option: &str) -> bool {
-    let own: &[&str] = match name {
-        mapped_copy::NAME => &["size", "buffers", "states"],
-        in_kernel::NAME => &["sizes", "cold"],
-        mapped_write::NAME => &["rounds", "files", "step", "segment", "threshold", "pause", "space", "time"],
-        async_tree::NAME => &["totals", "files", "variants"],
-        sparse_image::NAME => &["size", "image"],
-        compare::NAME => &["source", "dest", "with", "cold", "archive"],
-        reproduce::NAME => &["budget", "space"],
-        tune::NAME => &["time", "space", "profile", "dry-run", "files"],
-        _ => &[],
-    };
-    let common: &[&str] = match name {
-        reproduce::NAME | tune::NAME => &["timeout"],
-        mapped_write::NAME => &[],
-        _ => &["runs", "timeout", "time"],
-    };
-    own.contains(&option) || common.contains(&option)
-}
-
 /// What comes after `--`: one command in words, or command lines if the first of them has both places in it.
 fn command_lines(words: Vec<OsString>) -> Result<Vec<How>, String> {
     let words: Result<Vec<String>, OsString> = words.into_iter().map(OsString::into_string).collect();
@@ -290,23 +285,6 @@ fn command_lines(words: Vec<OsString>) -> Result<Vec<How>, String> {
 }
 
 impl Experiment {
-    fn of(name: &str) -> Experiment {
-        match name {
-            mapped_copy::NAME => Experiment::MappedCopy(mapped_copy::Request::default()),
-            in_kernel::NAME => Experiment::InKernel(in_kernel::Request::default()),
-            mapped_write::NAME => Experiment::MappedWrite(mapped_write::Request::default()),
-            async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
-            sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
-            compare::NAME => Experiment::Compare(compare::Request::default()),
-            tune::NAME => {
-                let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
-                let profile = tune::usual_profile(from("XDG_CONFIG_HOME"), from("HOME"));
-                Experiment::Tune(tune::Request { profile, ..tune::Request::default() })
-            }
-            _ => Experiment::Reproduce(reproduce::Request::default()),
-        }
-    }
-
     fn set_path(&mut self, path: PathBuf) {
         match self {
             Experiment::SparseImage(request) => request.image = Some(path),
@@ -316,7 +294,7 @@ impl Experiment {
         }
     }
 
-    /// Obeys an option that this experiment has, by [`takes`].
+    /// Obeys an option that this experiment has, by [`COMMANDS`].
     fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
         match (self, option) {
             (Experiment::MappedCopy(request), "size") => request.size = values::size(value)?,

@@ -19,7 +19,6 @@ use crate::signals;
 use answer::usage;
 
 pub use answer::{Answer, Complaint};
-pub use measuring::Measuring;
 
 /// Does what the words after the program's name say.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complaint> {
@@ -49,7 +48,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
         "map" => map::run(rest),
         "probe" => probe::run(rest),
         "report" => report::run(rest),
-        name if Measuring::NAMES.contains(&name) => measuring::run(name, rest),
+        name if measuring::is_one(name) => measuring::run(name, rest),
         _ => Err(unknown(&name)),
     }
 }
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_task_has_a_help_of_its_own_which_the_first_help_names() {
-        for name in Measuring::NAMES.iter().chain(&["map", "probe"]) {
+        for name in measuring::COMMANDS.iter().map(|(name, ..)| name).chain(&["map", "probe"]) {
             let help = said(&[name, "--help"]).unwrap().text;
             assert!(help.starts_with(&format!("Usage: haul-lab {name} ")), "{help}");
             assert!(help::ALL.contains(&format!("  {name} ")), "{name}");
