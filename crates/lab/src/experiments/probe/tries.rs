@@ -43,10 +43,10 @@ pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Fact>, Cannot), String> {
             EngineName::CopyRange => cannot.copy_range = tried.is_err(),
             _ => {}
         }
-        let meaning = format!("engine {name}: {}", about(name));
+        let (title, about) = about(name);
         rows.push(match tried {
-            Ok(how) => fact(title(name), "yes", format!("{meaning}{how}")),
-            Err(why) => fact(title(name), "no", format!("{meaning}; {why}")),
+            Ok(how) => fact(title, "yes", format!("engine {name}: {about}{how}")),
+            Err(why) => fact(title, "no", format!("engine {name}: {about}; {why}")),
         });
         fs::remove_file(&to).map_err(failed)?;
     }
@@ -57,35 +57,22 @@ pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Fact>, Cannot), String> {
     Ok((rows, cannot))
 }
 
-/// What an engine is called here: by the call that it tries, where that is better known than the engine.
-fn title(name: EngineName) -> &'static str {
+/// What an engine is known by, and what it does.
+fn about(name: EngineName) -> (&'static str, &'static str) {
+    let requests = "many requests at a time";
     match name {
-        EngineName::Clone => "reflink",
-        EngineName::CopyRange => "copy_file_range",
-        EngineName::Direct => "O_DIRECT",
-        EngineName::MappedDirect => "O_DIRECT from the page cache",
-        EngineName::Dontcache => "RWF_DONTCACHE",
-        EngineName::IoUring => "io_uring",
-        EngineName::LinuxAio => "Linux AIO",
-        EngineName::PosixAio => "POSIX AIO",
-        EngineName::Splice => "splice",
-        EngineName::Mapped => "mmap of a source",
-        other => other.as_str(),
-    }
-}
-
-/// What it means that an engine works, where a few words say it.
-fn about(name: EngineName) -> &'static str {
-    match name {
-        EngineName::Clone => "extents are shared",
-        EngineName::CopyRange => "the kernel copies",
-        EngineName::Direct | EngineName::MappedDirect => "past the page cache",
-        EngineName::Dontcache => "leaves nothing in the page cache",
-        EngineName::Splice => "through a pipe",
-        EngineName::Mapped => "write from a mapping",
-        EngineName::ReadWrite => "by a buffer",
-        queued if queued.caps().queued => "many requests at a time",
-        other => other.about(),
+        EngineName::Clone => ("reflink", "extents are shared"),
+        EngineName::CopyRange => ("copy_file_range", "the kernel copies"),
+        EngineName::Direct => ("O_DIRECT", "past the page cache"),
+        EngineName::MappedDirect => ("O_DIRECT from the page cache", "past the page cache"),
+        EngineName::Dontcache => ("RWF_DONTCACHE", "leaves nothing in the page cache"),
+        EngineName::IoUring => ("io_uring", requests),
+        EngineName::LinuxAio => ("Linux AIO", requests),
+        EngineName::PosixAio => ("POSIX AIO", requests),
+        EngineName::Splice => ("splice", "through a pipe"),
+        EngineName::Mapped => ("mmap of a source", "write from a mapping"),
+        EngineName::ReadWrite => (name.as_str(), "by a buffer"),
+        other => (other.as_str(), other.about()),
     }
 }
 
