@@ -17,7 +17,7 @@ use haul_measure::words;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::scene::{self, Failed, Scene};
+use super::scene::{self, Failed, Scene, cannot};
 
 /// Stride reads take every record of this distance.
 const STRIDE: u64 = 17;
@@ -254,11 +254,11 @@ impl Field<'_> {
     }
 
     fn resize(&self, size: u64) -> Result<(), Failed> {
-        self.file.set_len(size).map_err(|error| Failed::of("set the size of", &self.path, &error))
+        self.file.set_len(size).map_err(cannot("set the size of", &self.path))
     }
 
     fn mapped(&self, test: Test, most: Duration) -> Result<(u64, Duration), Failed> {
-        let failed = |errno: haul_sys::Errno| Failed::of("go through a mapping of", &self.path, &errno.into());
+        let failed = cannot("go through a mapping of", &self.path);
         self.resize(self.size)?;
         // Both fit into memory.
         let (size, record) = (self.size as usize, self.record as usize);
@@ -267,50 +267,47 @@ impl Field<'_> {
         self.records(test, most, |at| {
             let at = at as usize;
             if test.writes() {
-                map.put(at, &bytes)?;
-                return map.sync(at, record, false);
+                return map.put(at, &bytes).and_then(|()| map.sync(at, record, false)).map_err(failed);
             }
-            map.get(at, &mut bytes)?;
+            map.get(at, &mut bytes).map_err(failed)?;
             black_box(&bytes);
             Ok(())
         })
-        .and_then(|moved| moved.map_err(failed))
     }
 
     fn written(&self, test: Test, most: Duration) -> Result<(u64, Duration), Failed> {
+        let failed = cannot("read or write", &self.path);
         let mut bytes = vec![test as u8 + 1; self.record as usize];
         self.records(test, most, |at| {
             if test.writes() {
-                return self.file.write_all_at(&bytes, at);
+                return self.file.write_all_at(&bytes, at).map_err(failed);
             }
-            self.file.read_exact_at(&mut bytes, at)?;
+            self.file.read_exact_at(&mut bytes, at).map_err(failed)?;
             black_box(&bytes);
             Ok(())
         })
-        .and_then(|moved| moved.map_err(|error| Failed::of("read or write", &self.path, &error)))
     }
 
     /// Moves the records of a test one after the other, until the time is over: bytes, and the time.
-    fn records<E>(
+    fn records(
         &self,
         test: Test,
         most: Duration,
-        mut move_record: impl FnMut(u64) -> Result<(), E>,
-    ) -> Result<Result<(u64, Duration), E>, Failed> {
+        mut move_record: impl FnMut(u64) -> Result<(), Failed>,
+    ) -> Result<(u64, Duration), Failed> {
         let records = self.size / self.record;
         let begin = Instant::now();
+        let (mut moved, mut took) = (self.size, Duration::ZERO);
         for turn in 0..records {
-            if let Err(error) = move_record(test.record(turn, records, self.shuffled) * self.record) {
-                return Ok(Err(error));
-            }
-            let took = begin.elapsed();
+            move_record(test.record(turn, records, self.shuffled) * self.record)?;
+            took = begin.elapsed();
             if took >= most {
-                self.scene.go_on()?;
-                return Ok(Ok(((turn + 1) * self.record, took)));
+                moved = (turn + 1) * self.record;
+                break;
             }
         }
         self.scene.go_on()?;
-        Ok(Ok((self.size, begin.elapsed())))
+        Ok((moved, took))
     }
 }
 

@@ -16,7 +16,7 @@ use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Times;
-use super::scene::{self, Failed, Scene, file};
+use super::scene::{self, Failed, Scene, cannot, file};
 use crate::results::Latency;
 
 /// A synchronous page over this is counted, in seconds of its own.
@@ -101,15 +101,16 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
 /// The file is the same in all rounds, so only the first one allocates.
 fn open(path: &Path, size: u64) -> Result<File, Failed> {
     let file = scene::open_dsync(path)?;
-    file.set_len(size).map_err(|error| Failed::of("set the size of", path, &error))?;
+    file.set_len(size).map_err(cannot("set the size of", path))?;
     Ok(file)
 }
 
 /// Whether there was time for all of it.
 fn mapped_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Result<bool, Failed> {
     let begin = Instant::now();
-    let failed = |errno: haul_sys::Errno| Failed::of("write through a mapping to", &side.file, &errno.into());
-    let file = open(&side.file, size)?;
+    let Side { file: path, times, rounds } = side;
+    let failed = cannot("write through a mapping to", path);
+    let file = open(path, size)?;
     // It fits into memory.
     let (size, page) = (size as usize, page_size());
     let mut map = SharedMap::new(file.as_fd(), 0, size).map_err(failed)?;
@@ -117,16 +118,16 @@ fn mapped_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Resu
     for at in (0..size).step_by(NUMBER) {
         if at.is_multiple_of(page) && at > 0 {
             scene.go_on()?;
-            sync_page(&map, at - page, &mut side.times).map_err(failed)?;
+            sync_page(&map, at - page, times).map_err(failed)?;
             if Instant::now() >= end {
                 return Ok(false);
             }
         }
         // Any number will do, but it is another one in each round.
-        map.store(at, (at + side.rounds.len()) as u32).map_err(failed)?;
+        map.store(at, (at + rounds.len()) as u32).map_err(failed)?;
     }
-    sync_page(&map, size - page, &mut side.times).map_err(failed)?;
-    side.rounds.push(begin.elapsed().as_secs_f64());
+    sync_page(&map, size - page, times).map_err(failed)?;
+    rounds.push(begin.elapsed().as_secs_f64());
     Ok(true)
 }
 
@@ -149,7 +150,7 @@ fn written_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Res
         }
         scene.go_on()?;
         let begin = Instant::now();
-        file.write_all_at(&bytes, at).map_err(|error| Failed::of("write", &side.file, &error))?;
+        file.write_all_at(&bytes, at).map_err(cannot("write", &side.file))?;
         side.times.add(begin.elapsed());
         if Instant::now() >= end && at + (page as u64) < size {
             return Ok(false);

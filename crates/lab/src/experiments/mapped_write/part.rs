@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::scene::{Failed, Scene, empty};
+use super::scene::{Failed, Scene, cannot, empty};
 use super::{grid, msync, stall, under};
 
 /// The task of haul-lab that is a part, in a process of its own.
@@ -58,7 +58,7 @@ fn work(task: &Task, place: &Path, scene: &Scene) -> Result<Answer, Failed> {
 pub fn play(task: &Task, place: &Path, stop: Arc<AtomicBool>, say: impl Fn(&Message) + Clone + 'static) {
     let tell = say.clone();
     let worked = work(task, place, &Scene::new(stop, move |done| tell(&Message::Progress(done))));
-    let removed = empty(place).map_err(|error| Failed::of("remove the files below", place, &error));
+    let removed = empty(place).map_err(cannot("remove the files below", place));
     say(&match worked.and_then(|answer| removed.map(|()| answer)) {
         Ok(answer) => Message::Done(Box::new(answer)),
         Err(Failed::Stopped) => Message::Stopped,

@@ -25,11 +25,10 @@ pub enum Failed {
     Why(String),
 }
 
-impl Failed {
-    /// Something could not be done to a file.
-    pub fn of(what: &str, path: &Path, error: &std::io::Error) -> Failed {
-        Failed::Why(format!("cannot {what} {}: {}", words::quoted(path), words::of(error)))
-    }
+/// Something could not be done to a file.
+pub fn cannot<'a, E: Into<std::io::Error>>(what: &'a str, path: &'a Path) -> impl Fn(E) -> Failed + Copy + 'a {
+    let message = words::cannot(what, path);
+    move |error| Failed::Why(message(error))
 }
 
 pub struct Scene {
@@ -99,7 +98,7 @@ fn open_with(path: &Path, flags: OFlags) -> Result<File, Failed> {
     options.read(true).write(true).create(true).truncate(false);
     // The bits of O_DSYNC are far from the sign.
     options.custom_flags(flags.bits() as i32);
-    options.open(path).map_err(|error| Failed::of("open", path, &error))
+    options.open(path).map_err(cannot("open", path))
 }
 
 /// Removes all files that parts make in a directory, and no others.

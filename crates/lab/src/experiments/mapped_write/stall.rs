@@ -25,7 +25,7 @@ use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Times;
-use super::scene::{self, Failed, Scene};
+use super::scene::{self, Failed, Scene, cannot};
 use super::waits::{Spent, judge};
 use super::watch::{Pending, Places, Watch, ready_time, sees_stacks};
 use crate::results::Latency;
@@ -142,7 +142,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         files.push(Growing { file: scene::open(&path)?, path, segments: Vec::new() });
     }
     let pushed = files.iter().map(|growing| growing.file.try_clone()).collect::<Result<Vec<_>, _>>();
-    let pushed = pushed.map_err(|error| Failed::of("open again what is below", place, &error))?;
+    let pushed = pushed.map_err(cannot("open again what is below", place))?;
     let watch = Watch::new(settings.threshold);
     let over = AtomicBool::new(false);
     let (begin, before) = (Instant::now(), Counters::now());
@@ -256,10 +256,10 @@ impl Growing {
             let begin = Instant::now();
             let extended = self.file.write_all_at(&[0], at + settings.segment - 1);
             to.extensions.add(begin.elapsed());
-            extended.map_err(|error| Failed::of("extend", &self.path, &error))?;
+            extended.map_err(cannot("extend", &self.path))?;
             // A segment fits into memory.
             let mapped = SharedMap::new(self.file.as_fd(), at, settings.segment as usize);
-            self.segments.push(mapped.map_err(|errno| Failed::of("map", &self.path, &errno.into()))?);
+            self.segments.push(mapped.map_err(cannot("map", &self.path))?);
         }
         let Some(map) = self.segments.last_mut() else { return Ok(()) };
         let (running, ready) = (running_time(), ready_time());
@@ -269,7 +269,7 @@ impl Growing {
         let filled = map.fill(inside as usize, settings.step as usize, 0xa5);
         let took = begin.elapsed();
         watch.end();
-        filled.map_err(|errno| Failed::of("fill", &self.path, &errno.into()))?;
+        filled.map_err(cannot("fill", &self.path))?;
         to.fills.add(took);
         to.bytes += settings.step;
         to.remember(took.as_secs_f64());
@@ -294,7 +294,7 @@ impl Growing {
             let map = &self.segments[chance.u64(..earlier) as usize];
             let at = chance.u64(..=segment - READ as u64) as usize;
             let mut bytes = [0; READ];
-            map.get(at, &mut bytes).map_err(|errno| Failed::of("read", &self.path, &errno.into()))?;
+            map.get(at, &mut bytes).map_err(cannot("read", &self.path))?;
             std::hint::black_box(&bytes);
         }
         Ok(())

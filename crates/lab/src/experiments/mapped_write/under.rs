@@ -17,7 +17,7 @@ use haul_sys::rustix::thread::gettid;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::scene::{self, Failed, Scene};
+use super::scene::{self, Failed, Scene, cannot};
 use super::waits::Wait;
 use super::watch::Watch;
 
@@ -60,19 +60,18 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let size = usize::try_from(settings.size).unwrap_or(64 << 10).next_multiple_of(page).max(64 << 10);
     scene.room_for(place, size as u64)?;
     let path = scene::file(place, "under");
-    let failed = |errno: haul_sys::Errno| Failed::of("write through a mapping to", &path, &errno.into());
+    let failed = cannot("write through a mapping to", &path);
     let file = scene::open(&path)?;
-    file.set_len(size as u64).map_err(|error| Failed::of("set the size of", &path, &error))?;
+    file.set_len(size as u64).map_err(cannot("set the size of", &path))?;
     let map = SharedMap::new(file.as_fd(), 0, size).map_err(failed)?;
     let watch = Watch::new(LONG);
     let thread = gettid().as_raw_nonzero().get();
     std::thread::scope(|scope| {
         scope.spawn(|| watch.look(thread));
-        let measured = repeat(settings, &file, map, scene, &watch);
+        let measured = repeat(settings, &file, map, scene, &watch, failed);
         watch.close();
         measured
     })
-    .and_then(|measured| measured.map_err(failed))
 }
 
 fn repeat(
@@ -81,7 +80,8 @@ fn repeat(
     mut map: SharedMap,
     scene: &Scene,
     watch: &Watch,
-) -> Result<Result<Measured, Errno>, Failed> {
+    failed: impl Fn(Errno) -> Failed,
+) -> Result<Measured, Failed> {
     let (mut measured, begin) = (Measured::default(), Instant::now());
     // Small at first, since nobody knows how slow it is; the first of each size also allocates.
     let (whole, mut size) = (map.len(), FIRST.min(map.len()));
@@ -90,10 +90,7 @@ fn repeat(
         scene.go_on()?;
         scene.report(f64::from(repeats) / f64::from(settings.repeats));
         let began = Instant::now();
-        let (stores, rest, seen) = match once(file, &mut map, size, repeats as u8, watch) {
-            Ok(found) => found,
-            Err(errno) => return Ok(Err(errno)),
-        };
+        let (stores, rest, seen) = once(file, &mut map, size, repeats as u8, watch).map_err(&failed)?;
         if repeats == 0 && size < whole && began.elapsed() < settings.time / 16 {
             size = (size * 2).min(whole);
             continue;
@@ -105,7 +102,7 @@ fn repeat(
         }
         repeats += 1;
     }
-    Ok(Ok(measured))
+    Ok(measured)
 }
 
 /// The stores, what was left after them, and what they were seen at.
