@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use haul_measure::own::Own;
@@ -52,7 +52,7 @@ pub fn run(
     answer.and_then(|answer| emptied.map(|()| answer))
 }
 
-/// The last thing that it said, if it came so far.
+/// The last thing that it said, if it came so far. Told to stop, it is heard until it has, whatever it says.
 fn hear(child: &mut Child, report: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool) -> Option<Message> {
     let (say, messages) = channel();
     let out = child.stdout.take()?;
@@ -64,34 +64,24 @@ fn hear(child: &mut Child, report: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool)
             }
         }
     });
+    let mut end = None;
     loop {
         match messages.recv_timeout(LOOK) {
-            Ok(Message::Progress(done)) => report(done),
-            Ok(last) => return Some(last),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if stop() {
-            return Some(stopped(child, &messages));
-        }
-    }
-}
-
-/// Tells it to stop, and hears until it has.
-fn stopped(child: &mut Child, messages: &Receiver<Message>) -> Message {
-    drop(child.stdin.take());
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        match messages.recv_timeout(left) {
-            Ok(Message::Progress(_)) => {}
+            Ok(Message::Progress(done)) if end.is_none() => report(done),
+            Ok(Message::Progress(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(last) if end.is_none() => return Some(last),
             // Also if it is done by now: nobody wants it any more.
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Message::Stopped,
-            Err(RecvTimeoutError::Timeout) => {
-                // It may have ended this moment.
-                child.kill().unwrap_or_default();
-                return Message::Stopped;
-            }
+            Ok(_) => return Some(Message::Stopped),
+            Err(RecvTimeoutError::Disconnected) => return end.map(|_| Message::Stopped),
+        }
+        if end.is_none() && stop() {
+            drop(child.stdin.take());
+            end = Some(Instant::now() + PATIENCE);
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            // It may have ended this moment.
+            child.kill().unwrap_or_default();
+            return Some(Message::Stopped);
         }
     }
 }
