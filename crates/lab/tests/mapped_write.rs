@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_lab::experiments::mapped_write::{Measured, Request, measure, run};
+use haul_lab::experiments::mapped_write::{Measured, Request, measure};
 use haul_lab::results::{Body, Detail, Environment, Results, Section};
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use haul_testbed::{Bed, Command, Fs, SlowDisk, temp_dir};
@@ -191,7 +191,7 @@ fn a_file_that_somebody_cuts_is_a_clear_error() {
                 }
             }
         });
-        let error = run(&request, &place, &mut |_| {}, &|| false).unwrap_err();
+        let error = measure(&request, &place, &mut |_| {}, &|| false).unwrap_err();
         cut.store(true, std::sync::atomic::Ordering::Relaxed);
         error
     });
@@ -210,7 +210,7 @@ fn a_disk_that_fills_up_meanwhile_is_a_clear_error() {
             fs::write(dir.join("other"), vec![1; 128 << 20]).unwrap_err();
         }
     };
-    let error = run(&request, &place, &mut report, &|| false).unwrap_err();
+    let error = measure(&request, &place, &mut report, &|| false).unwrap_err();
     assert!(error.contains("no space left below") || error.contains("had no room for the page"), "{error}");
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }
@@ -225,6 +225,6 @@ fn it_stops_when_it_is_told_and_leaves_nothing() {
     request.stall.time = Duration::from_secs(3600);
     let stop = std::cell::Cell::new(false);
     let mut report = |progress: haul_lab::experiments::mapped_write::Progress| stop.set(progress.part == "stall");
-    assert_eq!(run(&request, &place, &mut report, &|| stop.get()), Err("stopped".to_owned()));
+    assert_eq!(measure(&request, &place, &mut report, &|| stop.get()), Err("stopped".to_owned()));
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }

@@ -45,7 +45,6 @@ use haul_measure::own::Own;
 use haul_measure::{space, words};
 
 use self::facts::Facts;
-use crate::results::Detail;
 use crate::session::{Halt, Session};
 
 pub use self::measured::Measured;
@@ -74,11 +73,9 @@ pub(crate) fn run_in(session: &mut Session, request: &Request) -> Result<(), Hal
     let stop = session.stop.clone();
     let progress = &mut session.progress;
     let mut report = |now: Progress| progress.say(NAME, &format!("{}, {:.0} %", now.part, now.of_all * 100.0));
-    let details = run(&request, &place, &mut report, &|| stop.is_stopped());
-    if stop.is_stopped() {
-        return Err(Halt::Stopped);
-    }
-    session.add_details(NAME, details?)?;
+    let measured = measure(&request, &place, &mut report, &|| stop.is_stopped());
+    session.halt_if_stopped()?;
+    session.add_details(NAME, measured?.details())?;
     Ok(session.section_done(NAME)?)
 }
 
@@ -93,26 +90,13 @@ pub struct Progress {
     pub of_all: f64,
 }
 
-/// Measures below `place`, an empty directory, in which nothing is left: the details of the section, in their order.
+/// Measures below `place`, an empty directory, in which nothing is left.
 ///
 /// No file is made anywhere else, and no more than half of what is free is used. `report` hears how far it is, a few times in
 /// a second; once `stop` says yes, what runs is ended and its files are removed.
 ///
 /// # Errors
 /// A message: the place is no empty directory, something failed, the space ran out; `stopped` if it was.
-pub fn run(
-    request: &Request,
-    place: &Path,
-    report: &mut dyn FnMut(Progress),
-    stop: &dyn Fn() -> bool,
-) -> Result<Vec<Detail>, String> {
-    measure(request, place, report, stop).map(|measured| measured.details())
-}
-
-/// The same, before it is made ready to be saved.
-///
-/// # Errors
-/// As above.
 pub fn measure(
     request: &Request,
     place: &Path,
@@ -152,7 +136,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("haul-lab-mapped-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("precious"), "x").unwrap();
-        let refused = run(&Request::default(), &dir, &mut |_| {}, &|| false);
+        let refused = measure(&Request::default(), &dir, &mut |_| {}, &|| false);
         assert!(refused.is_err_and(|message| message.ends_with("is not empty")));
         assert_eq!(std::fs::read(dir.join("precious")).unwrap(), b"x");
         std::fs::remove_dir_all(&dir).unwrap();
