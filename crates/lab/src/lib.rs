@@ -29,6 +29,7 @@ mod doubts;
 pub mod experiments;
 mod map;
 mod measure;
+mod names;
 mod report;
 pub mod results;
 mod session;

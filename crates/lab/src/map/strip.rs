@@ -3,33 +3,22 @@
 use haul_guest::extents::{Extent, ExtentSet};
 use haul_guest::report::{Map, Region, Verdict};
 
-/// A kind of bytes. Every byte of an image is of exactly one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Stored, in a region that is understood, and not free.
-    Used,
-    /// Proven free, and stored in the image file all the same.
-    Free,
-    /// Used or opaque, and zero.
-    Zero,
-    /// Not stored in the image file.
-    Hole,
-    /// Stored, in a region that nobody understands.
-    Opaque,
-}
+use crate::names::named;
 
-impl Kind {
-    /// All, in the order in which they are drawn.
-    pub const ALL: [Kind; 5] = [Kind::Used, Kind::Opaque, Kind::Zero, Kind::Free, Kind::Hole];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Used => "used",
-            Kind::Free => "free",
-            Kind::Zero => "zero",
-            Kind::Hole => "hole",
-            Kind::Opaque => "opaque",
-        }
+named! {
+    /// A kind of bytes, in the order in which they are drawn. Every byte of an image is of exactly one.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        /// Stored, in a region that is understood, and not free.
+        Used = "used",
+        /// Stored, in a region that nobody understands.
+        Opaque = "opaque",
+        /// Used or opaque, and zero.
+        Zero = "zero",
+        /// Proven free, and stored in the image file all the same.
+        Free = "free",
+        /// Not stored in the image file.
+        Hole = "hole",
     }
 }
 

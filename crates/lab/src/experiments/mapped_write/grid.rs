@@ -18,6 +18,7 @@ use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::scene::{self, Failed, Scene, cannot};
+use crate::names::named;
 
 /// Stride reads take every record of this distance.
 const STRIDE: u64 = 17;
@@ -47,57 +48,32 @@ impl Default for Settings {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Test {
-    /// A new file, from its beginning.
-    Write,
-    /// The same again.
-    Rewrite,
-    /// From the beginning.
-    Read,
-    /// Once more.
-    Reread,
-    /// Each record once, in an order that chance gave.
-    RandomRead,
-    /// The same.
-    RandomWrite,
-    /// From the end.
-    BackwardRead,
-    /// The first record, as often as the file has records.
-    RecordRewrite,
-    /// Every 17th record, from the beginning again behind the end.
-    StrideRead,
+named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Test {
+        /// A new file, from its beginning.
+        Write = "write",
+        /// The same again.
+        Rewrite = "rewrite",
+        /// From the beginning.
+        Read = "read",
+        /// Once more.
+        Reread = "reread",
+        /// Each record once, in an order that chance gave.
+        RandomRead = "random-read",
+        /// The same.
+        RandomWrite = "random-write",
+        /// From the end.
+        BackwardRead = "backward-read",
+        /// The first record, as often as the file has records.
+        RecordRewrite = "record-rewrite",
+        /// Every 17th record, from the beginning again behind the end.
+        StrideRead = "stride-read",
+    }
 }
 
 impl Test {
-    pub const ALL: [Test; 9] = [
-        Test::Write,
-        Test::Rewrite,
-        Test::Read,
-        Test::Reread,
-        Test::RandomRead,
-        Test::RandomWrite,
-        Test::BackwardRead,
-        Test::RecordRewrite,
-        Test::StrideRead,
-    ];
-
-    /// In the names of details.
-    pub fn name(self) -> &'static str {
-        match self {
-            Test::Write => "write",
-            Test::Rewrite => "rewrite",
-            Test::Read => "read",
-            Test::Reread => "reread",
-            Test::RandomRead => "random-read",
-            Test::RandomWrite => "random-write",
-            Test::BackwardRead => "backward-read",
-            Test::RecordRewrite => "record-rewrite",
-            Test::StrideRead => "stride-read",
-        }
-    }
-
     pub(crate) fn writes(self) -> bool {
         matches!(self, Test::Write | Test::Rewrite | Test::RandomWrite | Test::RecordRewrite)
     }
@@ -114,24 +90,14 @@ impl Test {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Manner {
-    /// Stored and loaded through a mapping; each stored record by msync.
-    Mapped,
-    /// By pread and synchronous pwrite.
-    Written,
-}
-
-impl Manner {
-    pub const ALL: [Manner; 2] = [Manner::Mapped, Manner::Written];
-
-    /// In the names of details.
-    pub fn name(self) -> &'static str {
-        match self {
-            Manner::Mapped => "mapped",
-            Manner::Written => "written",
-        }
+named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Manner {
+        /// Stored and loaded through a mapping; each stored record by msync.
+        Mapped = "mapped",
+        /// By pread and synchronous pwrite.
+        Written = "written",
     }
 }
 

@@ -2,51 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wait {
-    /// For a page to be written back: it must stay stable until then.
-    StablePage,
-    /// The kernel made the writer rest, since there is too much that is not written back yet (balance_dirty_pages).
-    Throttled,
-    /// For memory: pages had to be reclaimed or moved first.
-    Memory,
-    /// For the filesystem: its journal, an allocation, a lock, an answer of its server.
-    Filesystem,
-    /// For a page that somebody else held locked, or that was being read.
-    Page,
-    /// It was preempted: ready to run, without a processor.
-    NotOnProcessor,
-    /// It did not wait: the processor was at work for it, on page faults most likely.
-    OnProcessor,
-    Unknown,
+use crate::names::named;
+
+named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Wait {
+        /// For a page to be written back: it must stay stable until then.
+        StablePage = "stable-page",
+        /// The kernel made the writer rest, since there is too much that is not written back yet (balance_dirty_pages).
+        Throttled = "throttled",
+        /// For memory: pages had to be reclaimed or moved first.
+        Memory = "memory",
+        /// For the filesystem: its journal, an allocation, a lock, an answer of its server.
+        Filesystem = "filesystem",
+        /// For a page that somebody else held locked, or that was being read.
+        Page = "page",
+        /// It was preempted: ready to run, without a processor.
+        NotOnProcessor = "not-on-processor",
+        /// It did not wait: the processor was at work for it, on page faults most likely.
+        OnProcessor = "on-processor",
+        Unknown = "unknown",
+    }
 }
 
 impl Wait {
-    pub const ALL: [Wait; 8] = [
-        Wait::StablePage,
-        Wait::Throttled,
-        Wait::Memory,
-        Wait::Filesystem,
-        Wait::Page,
-        Wait::NotOnProcessor,
-        Wait::OnProcessor,
-        Wait::Unknown,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Wait::StablePage => "stable-page",
-            Wait::Throttled => "throttled",
-            Wait::Memory => "memory",
-            Wait::Filesystem => "filesystem",
-            Wait::Page => "page",
-            Wait::NotOnProcessor => "not-on-processor",
-            Wait::OnProcessor => "on-processor",
-            Wait::Unknown => "unknown",
-        }
-    }
-
     /// The other way round.
     pub(crate) fn of_name(name: &str) -> Option<Wait> {
         Wait::ALL.into_iter().find(|wait| wait.name() == name)
