@@ -48,9 +48,12 @@ pub struct Source {
 pub struct Said {
     says: String,
     /// `the copy through the mapping takes`; `{}` stands for the place where it was looked at.
+    #[serde(default)]
     found: String,
+    #[serde(default)]
     what: String,
-    direction: Direction,
+    /// None is in the file where more than a ratio decides.
+    direction: Option<Direction>,
 }
 
 impl Source {
@@ -84,7 +87,7 @@ impl Said {
     }
 
     pub(crate) fn agrees(&self, ratio: Option<Ratio>) -> Option<bool> {
-        judge(ratio.as_ref(), self.direction)
+        judge(ratio.as_ref(), self.direction?)
     }
 
     /// The same with other words, if there are any.

@@ -1,7 +1,7 @@
 //! What each section shows.
 
 mod async_tree;
-mod claims;
+pub mod claims;
 mod compare;
 mod copies;
 mod generic;
