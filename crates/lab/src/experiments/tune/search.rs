@@ -76,15 +76,21 @@ pub fn search(candidates: usize, trials: &mut dyn Trials) -> Found {
         search.play(missing);
     }
     let mut found = search.found;
-    let pairs = |candidate: &usize| found.pairs.get(candidate).map_or(&[][..], Vec::as_slice);
-    let faster = |a: &usize, b: &usize| gain_of(pairs(a)).total_cmp(&gain_of(pairs(b)));
-    found.best = search.left.iter().copied().filter(|candidate| !pairs(candidate).is_empty()).max_by(faster);
-    found.winner = found.best.filter(|best| !found.defaults_failed && judge::wins(pairs(best)));
+    let faster = |a: &usize, b: &usize| found.gain(*a).total_cmp(&found.gain(*b));
+    found.best = search.left.iter().copied().filter(|candidate| !found.pairs(*candidate).is_empty()).max_by(faster);
+    found.winner = found.best.filter(|best| !found.defaults_failed && judge::wins(found.pairs(*best)));
     found
 }
 
-fn gain_of(pairs: &[Pair]) -> f64 {
-    judge::gain(pairs).unwrap_or(0.0)
+impl Found {
+    pub fn pairs(&self, candidate: usize) -> &[Pair] {
+        self.pairs.get(&candidate).map_or(&[], Vec::as_slice)
+    }
+
+    /// 0 if nothing is known of it.
+    pub fn gain(&self, candidate: usize) -> f64 {
+        judge::gain(self.pairs(candidate)).unwrap_or(0.0)
+    }
 }
 
 struct Search<'a> {
@@ -137,8 +143,8 @@ impl Search<'_> {
         }
         self.count(&times);
         if self.round == 0 {
-            let pairs = &self.found.pairs;
-            self.left.retain(|left| gain_of(pairs.get(left).map_or(&[], Vec::as_slice)) * HOPELESS > 1.0);
+            let found = &self.found;
+            self.left.retain(|left| found.gain(*left) * HOPELESS > 1.0);
         }
         !self.left.is_empty()
     }
@@ -152,8 +158,7 @@ impl Search<'_> {
 
     /// Leaves the best.
     fn thin(&mut self) {
-        let gain = |candidate: &usize| gain_of(self.found.pairs.get(candidate).map_or(&[], Vec::as_slice));
-        let mut ranked: Vec<(f64, usize)> = self.left.iter().map(|left| (gain(left), *left)).collect();
+        let mut ranked: Vec<(f64, usize)> = self.left.iter().map(|left| (self.found.gain(*left), *left)).collect();
         // Of equals the earlier one, which is nearer to the defaults.
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         ranked.truncate(self.left.len().div_ceil(KEEP_ONE_IN));

@@ -164,16 +164,14 @@ impl Workshop<'_> {
             let why = failure.unwrap_or_default();
             return Ok(Fate::Skipped(format!("haul's own choice failed: {why}")));
         }
-        let pairs = |number: usize| found.pairs.get(&number).map_or(&[][..], Vec::as_slice);
         let Some(best) = found.best else {
             let why = if found.cut_short { "there is too little time" } else { "no setting makes a difference here" };
             return Ok(Fate::Skipped(why.to_owned()));
         };
-        let searched = judge::gain(pairs(best)).unwrap_or(0.0);
+        let (searched, pairs) = (found.gain(best), found.pairs(best));
         let candidate = candidates[best - 1];
         if found.winner.is_none() {
-            let (gain, chance) = (words::short(searched), percent(judge::chance(pairs(best))));
-            let count = pairs(best).len();
+            let (gain, chance, count) = (words::short(searched), percent(judge::chance(pairs)), pairs.len());
             let why = format!("the best, {candidate}, was {gain} times as fast ({count} pairs, {chance} by chance)");
             return Ok(Fate::Nothing { why });
         }
