@@ -1,6 +1,5 @@
 //! `cargo xtask dist`: what a packager or a user needs, in one folder.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::shell::{self, Result};
@@ -73,10 +72,7 @@ fn lay_out(files: &[(&str, &str)], dist: &Path) -> Result {
 }
 
 fn place(from: &Path, to: &Path) -> Result {
-    if let Some(dir) = to.parent() {
-        fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    }
+    shell::make_dir(to.parent().unwrap_or(to))?;
     // Keeps the permission bits, so the binary stays executable.
-    fs::copy(from, to).map_err(|error| format!("cannot copy {} to {}: {error}", from.display(), to.display()))?;
-    Ok(())
+    shell::copy(from, to)
 }

@@ -53,8 +53,7 @@ pub fn run(args: &[String]) -> Result {
             println!("{name:<12} no seeds can be made here");
             continue;
         }
-        let program = programs.join(name);
-        if !one(&Job { name, program: &program, place: &place, count: *count, seconds })? {
+        if !one(name, &programs.join(name), &place, *count, seconds)? {
             crashed.push(name.as_str());
         }
     }
@@ -100,47 +99,37 @@ fn build(place: &Path, names: &[String]) -> Result<PathBuf> {
     Ok(place.join("build").join(host).join("release"))
 }
 
-struct Job<'a> {
-    name: &'a str,
-    program: &'a Path,
-    place: &'a Path,
-    count: u8,
-    seconds: u64,
-}
-
 /// Runs one target and prints its line; `false` if it crashed.
-fn one(job: &Job<'_>) -> Result<bool> {
-    let (corpus, artifacts) = (job.place.join("corpus").join(job.name), job.place.join("artifacts").join(job.name));
-    let failed = shell::at(job.place);
+fn one(name: &str, program: &Path, place: &Path, count: u8, seconds: u64) -> Result<bool> {
+    let (corpus, artifacts) = (place.join("corpus").join(name), place.join("artifacts").join(name));
+    let failed = shell::at(place);
     for dir in [&corpus, &artifacts] {
         fs::create_dir_all(dir).map_err(failed)?;
     }
     // Each seed as it is, and with its checksums fixed.
-    for input in 0..job.count.min(127) * 2 {
+    for input in 0..count.min(127) * 2 {
         fs::write(corpus.join(format!("seed-{input}")), [input]).map_err(failed)?;
     }
-    let mut program = Command::new(job.program);
-    program.arg(&corpus).args(LIMITS).arg(format!("-max_total_time={}", job.seconds)).arg("-print_final_stats=1");
-    program.arg(format!("-artifact_prefix={}/", artifacts.display())).env("HAUL_SEEDS", job.place.join("seeds"));
-    program.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut fuzzer = Command::new(program);
+    fuzzer.arg(&corpus).args(LIMITS).arg(format!("-max_total_time={}", seconds)).arg("-print_final_stats=1");
+    fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display())).env("HAUL_SEEDS", place.join("seeds"));
+    fuzzer.stdin(Stdio::null()).stdout(Stdio::null());
     let (cpu, start) = (cpu_of_children()?, Instant::now());
-    let output = program.output().map_err(|error| format!("cannot run {}: {error}", job.program.display()))?;
-    let (cpu, seconds) = (cpu_of_children()?.saturating_sub(cpu), start.elapsed());
+    let output = fuzzer.output().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+    let (cpu, took) = (cpu_of_children()?.saturating_sub(cpu), start.elapsed());
     let text = String::from_utf8_lossy(&output.stderr);
-    fs::write(job.place.join(format!("{}.log", job.name)), &output.stderr).map_err(failed)?;
+    fs::write(place.join(format!("{name}.log")), &output.stderr).map_err(failed)?;
     let seen = Seen::in_log(&text);
     let kept = fs::read_dir(&corpus).map_err(failed)?.count();
     let crashes = if output.status.success() { "none".to_owned() } else { format!("yes: {}", trouble(&text)) };
     println!(
-        "{:<12} {:>10} {:>8.0} {:>8.0} {:>8} {:>9} {:>7} {:>7} {:>6}  {crashes}",
-        job.name,
+        "{name:<12} {:>10} {:>8.0} {:>8.0} {:>8} {:>9} {:>7} {kept:>7} {:>6}  {crashes}",
         seen.runs,
-        seconds.as_secs_f64(),
+        took.as_secs_f64(),
         cpu.as_secs_f64(),
         seen.speed,
         seen.coverage.1,
         seen.coverage.0,
-        kept,
         seen.memory
     );
     Ok(output.status.success())

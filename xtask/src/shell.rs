@@ -93,6 +93,19 @@ pub fn make_dir(path: &Path) -> Result {
     std::fs::create_dir_all(path).map_err(at(path))
 }
 
+/// The paths of what is in a directory, by name.
+pub fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).and_then(|all| all.map(|entry| Ok(entry?.path())).collect());
+    let mut entries: Vec<PathBuf> = entries.map_err(at(dir))?;
+    entries.sort();
+    Ok(entries)
+}
+
+/// Copies a file, with its permission bits.
+pub fn copy(from: &Path, to: &Path) -> Result {
+    std::fs::copy(from, to).map(drop).map_err(|error| format!("{} -> {}: {error}", from.display(), to.display()))
+}
+
 /// Removes a file or a tree, if it is there.
 pub fn remove(path: &Path) -> Result {
     workspace::remove(path).map_err(at(path))

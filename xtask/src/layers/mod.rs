@@ -26,7 +26,7 @@ mod violation;
 mod tests;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::shell::{self, Result};
 use source::Source;
@@ -45,13 +45,8 @@ pub fn run() -> Result {
 /// # Errors
 /// When there are violations; the message is their number.
 pub fn check() -> Result<String> {
-    let root = shell::root();
-    let mut found = crates::check_manifests(root)?;
-    let mut sources = Vec::new();
-    for file in rust_files(root)? {
-        let text = fs::read_to_string(root.join(&file)).map_err(shell::at(&file))?;
-        sources.push(Source::parse(&file.to_string_lossy(), &text)?);
-    }
+    let mut found = crates::check_manifests(shell::root())?;
+    let sources = sources()?;
     let count = sources.len();
     found.extend(judge(&sources));
     found.extend(pure::outdated(&sources));
@@ -78,26 +73,25 @@ fn judge(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// Every Rust file of the workspace, relative to its root.
-fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut dirs: Vec<PathBuf> =
+/// Every Rust file of the workspace, parsed.
+///
+/// # Errors
+/// When one cannot be read, or is not Rust.
+pub fn sources() -> Result<Vec<Source>> {
+    let root = shell::root();
+    let mut sources = Vec::new();
+    let mut paths: Vec<PathBuf> =
         ["crates", "testing", "xtask", "tests", "fuzz"].iter().map(|dir| root.join(dir)).collect();
-    dirs.retain(|dir| dir.is_dir());
-    while let Some(dir) = dirs.pop() {
-        let failed = shell::at(&dir);
-        for entry in fs::read_dir(&dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let path = entry.path();
-            if entry.file_type().map_err(failed)?.is_dir() {
-                if entry.file_name() != "target" {
-                    dirs.push(path);
-                }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path.strip_prefix(root).map_err(|error| error.to_string())?.to_owned());
-            }
+    paths.retain(|path| path.is_dir());
+    while let Some(path) = paths.pop() {
+        if path.is_dir() && !path.is_symlink() {
+            paths.extend(shell::entries(&path)?.into_iter().filter(|path| !path.ends_with("target")));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).map_err(shell::at(&path))?;
+            let file = path.strip_prefix(root).map_err(|error| error.to_string())?;
+            sources.push(Source::parse(&file.to_string_lossy(), &text)?);
         }
     }
-    files.sort();
-    Ok(files)
+    sources.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(sources)
 }

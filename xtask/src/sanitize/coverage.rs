@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
 use super::tool::Tool;
+use crate::layers;
 use crate::shell::{self, Result};
 
 /// A function of haul-sys: its module and its name.
@@ -21,8 +22,7 @@ const MAGIC: u64 = 0xC0BF_FFFF_FFFF_FF64;
 /// When a file or a program cannot be read.
 pub fn read(dir: &Path, programs: &[PathBuf]) -> Result<BTreeSet<String>> {
     let mut addresses: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    for entry in fs::read_dir(dir).map_err(shell::at(dir))? {
-        let path = entry.map_err(shell::at(dir))?.path();
+    for path in shell::entries(dir)? {
         // PROGRAM.PID.sancov; libraries do not matter.
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let Some((program, _)) = name.strip_suffix(".sancov").and_then(|name| name.rsplit_once('.')) else { continue };
@@ -78,9 +78,12 @@ fn is_executed((module, name): &Function, executed: &BTreeSet<String>) -> bool {
 /// When the source cannot be read.
 pub fn print(covered: &[(Tool, BTreeSet<String>)]) -> Result {
     let mut modules: BTreeMap<String, Vec<Function>> = BTreeMap::new();
-    for function in with_unsafe_code(&shell::root().join("crates/sys/src"), "")? {
-        modules.entry(function.0.clone()).or_default().push(function);
+    for source in layers::sources()?.iter().filter(|source| source.file.starts_with("crates/sys/src/")) {
+        let module = source.module().join("::");
+        let functions = with_unsafe_code(source.syntax()).into_iter().map(|name| (module.clone(), name));
+        modules.entry(module.clone()).or_default().extend(functions);
     }
+    modules.retain(|_, functions| !functions.is_empty());
     println!("\nfunctions with unsafe code that were executed");
     for (module, functions) in &modules {
         let mut line = format!("{module:<18}");
@@ -97,27 +100,11 @@ pub fn print(covered: &[(Tool, BTreeSet<String>)]) -> Result {
     Ok(())
 }
 
-/// The functions below a directory that have an `unsafe` block, tests not among them.
-fn with_unsafe_code(dir: &Path, module: &str) -> Result<Vec<Function>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(shell::at(dir))? {
-        let path = entry.map_err(shell::at(dir))?.path();
-        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        let inner = if module.is_empty() { stem } else { format!("{module}::{stem}") };
-        if path.is_dir() {
-            found.extend(with_unsafe_code(&path, &inner)?);
-        } else {
-            let text = fs::read_to_string(&path).map_err(shell::at(&path))?;
-            found.extend(in_file(&text)?.into_iter().map(|name| (inner.clone(), name)));
-        }
-    }
-    Ok(found)
-}
-
-fn in_file(text: &str) -> Result<Vec<String>> {
+/// The functions of a file that have an `unsafe` block, tests not among them.
+fn with_unsafe_code(file: &syn::File) -> Vec<String> {
     let mut functions = Functions::default();
-    functions.visit_file(&syn::parse_file(text).map_err(|error| error.to_string())?);
-    Ok(functions.found)
+    functions.visit_file(file);
+    functions.found
 }
 
 /// Finds functions with `unsafe` blocks.
@@ -166,7 +153,7 @@ mod tests {
     fn functions_with_unsafe_blocks_are_found_and_tests_are_not() {
         let text = "fn a() { unsafe { b() } }\nfn c() {}\nimpl D { fn e(&self) { let f = || unsafe { b() }; } }\n\
                     mod tests { fn g() { unsafe { b() } } }";
-        assert_eq!(in_file(text).unwrap(), ["a", "e"]);
+        assert_eq!(with_unsafe_code(&syn::parse_file(text).unwrap()), ["a", "e"]);
     }
 
     #[test]

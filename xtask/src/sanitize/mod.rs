@@ -122,11 +122,9 @@ fn copies(place: &Place) -> Result<Row> {
 
 /// How many findings the tool has reported so far; it prints those that are new.
 fn findings(place: &Place) -> Result<u64> {
-    let dir = place.reports();
-    let failed = shell::at(&dir);
     let mut count = 0;
-    for entry in fs::read_dir(&dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for path in shell::entries(&place.reports())? {
+        let failed = shell::at(&path);
         let text = String::from_utf8_lossy(&fs::read(&path).map_err(failed)?).into_owned();
         let found = tool::findings_in(&text);
         if found > 0 && path.extension().is_none_or(|extension| extension != "shown") {

@@ -83,10 +83,8 @@ impl Release {
 
 fn unpack_all(archives: &Path, into: &Path) -> Result<usize> {
     shell::make_dir(into)?;
-    let failed = shell::at(archives);
     let mut count = 0;
-    for entry in fs::read_dir(archives).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for path in shell::entries(archives)? {
         if path.extension().is_some_and(|extension| extension == "deb") {
             shell::run(shell::command("dpkg-deb").arg("--extract").arg(&path).arg(into))?;
             count += 1;

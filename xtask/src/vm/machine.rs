@@ -134,11 +134,11 @@ impl Machine {
         for part in ["bin", "dev", "modules", "system"] {
             shell::make_dir(&dir.join(part))?;
         }
-        copy(&system.join("bin/busybox"), &dir.join("bin/busybox"))?;
+        shell::copy(&system.join("bin/busybox"), &dir.join("bin/busybox"))?;
         let mut script = String::from("#!/bin/busybox sh\nset -e\nbusybox mount -t devtmpfs dev /dev\n");
         for (number, module) in in_order(modules)?.iter().enumerate() {
             let name = format!("modules/{number}.ko");
-            copy(&modules.join(module), &dir.join(&name))?;
+            shell::copy(&modules.join(module), &dir.join(&name))?;
             script += &format!("busybox insmod /{name}\n");
         }
         // The device nodes go along: the system has a directory for them and nothing in it.
@@ -207,15 +207,10 @@ pub fn make_disk(image: &Path, dir: &Path, size: u64) -> Result {
 }
 
 fn only_entry(dir: &Path) -> Result<String> {
-    let mut names = fs::read_dir(dir).map_err(shell::at(dir))?;
-    let name = names.next().and_then(std::result::Result::ok).ok_or_else(|| format!("{} is empty", dir.display()))?;
-    Ok(name.file_name().to_string_lossy().into_owned())
+    let name = shell::entries(dir)?.into_iter().next().ok_or_else(|| format!("{} is empty", dir.display()))?;
+    Ok(name.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 fn rename(from: &Path, to: &Path) -> Result {
     fs::rename(from, to).map_err(|error| format!("{} -> {}: {error}", from.display(), to.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result {
-    fs::copy(from, to).map(drop).map_err(|error| format!("{} -> {}: {error}", from.display(), to.display()))
 }

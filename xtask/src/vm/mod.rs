@@ -144,9 +144,7 @@ impl Disks {
         shell::make_dir(&content)?;
         for name in ["haul", "haul-vmlab"] {
             let (from, to) = (programs.join(name), content.join(name));
-            fs::hard_link(&from, &to)
-                .or_else(|_| fs::copy(&from, &to).map(drop))
-                .map_err(|error| format!("{} -> {}: {error}", from.display(), to.display()))?;
+            fs::hard_link(&from, &to).or_else(|_| shell::copy(&from, &to))?;
         }
         machine::make_disk(&disks.programs, &content, 512 << 20)?;
         let failed = shell::at(&disks.scratch);

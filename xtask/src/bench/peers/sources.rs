@@ -213,12 +213,11 @@ fn sparse(path: &Path, bytes: u64, data: u64) -> io::Result<()> {
 /// # Errors
 /// When it cannot be read.
 pub fn measure(path: &Path) -> Result<Extent> {
-    let failed = shell::at(path);
-    let meta = path.symlink_metadata().map_err(failed)?;
+    let meta = path.symlink_metadata().map_err(shell::at(path))?;
     let mut extent = Extent { inodes: 1, bytes: meta.blocks() * 512 };
     if meta.is_dir() {
-        for entry in fs::read_dir(path).map_err(failed)? {
-            let below = measure(&entry.map_err(failed)?.path())?;
+        for entry in shell::entries(path)? {
+            let below = measure(&entry)?;
             extent.inodes += below.inodes;
             extent.bytes += below.bytes;
         }
