@@ -61,9 +61,6 @@ pub fn all(options: &Options) -> Vec<Workload> {
 }
 
 /// The rows that `--only` names.
-///
-/// # Errors
-/// When it names none.
 pub fn chosen(options: &Options) -> Result<Vec<Workload>> {
     let all = all(options);
     if let Some(unknown) = options.only.iter().find(|name| !all.iter().any(|row| row.is(name))) {
@@ -104,85 +101,66 @@ impl Workload {
     }
 }
 
+/// cp takes at least so many times as long to return.
+fn faster(returned: f64) -> Target {
+    Target { returned: Some(returned), ..Target::default() }
+}
+
+/// No peer returns earlier.
+const NOT_BEHIND: Target = Target { returned: None, durable: None, cpu: None, seconds: None, not_behind: true };
+
 fn trees(options: &Options) -> Vec<Workload> {
     let files = options.scaled(100_000, 200);
     let many = options.scaled(1_000_000, 1000);
     let tree = Source::Tree { files };
     let decorated = Source::Decorated { files };
     let small = format!("{files} files of 1 to 16 KiB, nested");
-    let target = Target::default();
     let row = Workload::new;
     vec![
         row("tree", format!("{small}; -r, warm"), tree, Shape::Tree).target(Target {
-            returned: Some(2.0),
             durable: Some(1.7),
             not_behind: true,
-            ..target
+            ..faster(2.0)
         }),
-        row("tree-cold", format!("{small}; -r, cold"), tree, Shape::Tree)
-            .cold()
-            .target(Target { not_behind: true, ..target }),
-        row("archive", format!("{small}; -a (all metadata), warm"), decorated, Shape::Archive)
-            .target(Target { returned: Some(2.0), ..target }),
+        row("tree-cold", format!("{small}; -r, cold"), tree, Shape::Tree).cold().target(NOT_BEHIND),
+        row("archive", format!("{small}; -a (all metadata), warm"), decorated, Shape::Archive).target(faster(2.0)),
         row("archive-cold", format!("{small}; -a (all metadata), cold"), decorated, Shape::Archive)
             .cold()
-            .target(Target { not_behind: true, ..target }),
-        row("usr", format!("{}; -a, warm", sources::usr(options)), Source::Usr, Shape::Archive)
-            .target(Target { returned: Some(1.8), ..target }),
+            .target(NOT_BEHIND),
+        row("usr", format!("{}; -a, warm", sources::usr(options)), Source::Usr, Shape::Archive).target(faster(1.8)),
         row("empty", format!("{many} empty files, nested; -r, warm"), Source::Empty { files: many }, Shape::Tree)
-            .target(Target { not_behind: true, ..target }),
+            .target(NOT_BEHIND),
         row("flat", format!("{files} files in one directory; -r, warm"), Source::Flat { files }, Shape::Tree)
-            .target(Target { not_behind: true, ..target }),
+            .target(NOT_BEHIND),
         row("tree-ext4-xfs", format!("{small}; -r, warm, to XFS in a loop image"), tree, Shape::Tree)
             .between(Fs::Dir, XFS)
-            .target(Target { returned: Some(1.8), ..target }),
+            .target(faster(1.8)),
     ]
 }
 
 fn files(options: &Options) -> Vec<Workload> {
     let bytes = whole(options.scaled(4 * GIB, 16 << 20));
     let source = Source::File { bytes };
-    let sparse =
-        Source::Sparse { bytes: whole(options.scaled(20 * GIB, 64 << 20)), data: whole(options.scaled(GIB, 4 << 20)) };
+    let (all, data) = (whole(options.scaled(20 * GIB, 64 << 20)), whole(options.scaled(GIB, 4 << 20)));
+    let holes = format!("sparse file of {}, {} of data in 64 KiB extents, cold", mib(all), mib(data));
     let starts = options.scaled(500, 10);
-    let size = mib(bytes);
-    let target = Target::default();
+    let start = format!("one file of 1 KiB, {starts} starts, warm");
+    let one = format!("one file of {}", mib(bytes));
     let row = |name, title, source| Workload::new(name, title, source, Shape::File);
-    let clone = Target { seconds: Some(0.05), ..target };
-    let mut start = row("start", format!("one file of 1 KiB, {starts} starts, warm"), Source::File { bytes: 1024 });
-    start.shape = Shape::Starts;
-    start.starts = starts;
-    let mut holes = row("sparse", "sparse file with 5 % of data in 64 KiB extents, cold".into(), sparse).cold();
-    if let Source::Sparse { bytes, data } = sparse {
-        holes.title = format!("sparse file of {}, {} of data in 64 KiB extents, cold", mib(bytes), mib(data));
-    }
-    holes.shape = Shape::Sparse;
+    let file = |name, what: &str| row(name, format!("{one}, {what}"), source);
+    let clone = Target { seconds: Some(0.05), ..Target::default() };
     vec![
-        row("file", format!("one file of {size}, warm"), source).limit().target(Target {
-            returned: Some(1.3),
-            durable: Some(1.8),
-            cpu: Some(0.1),
-            ..target
-        }),
-        row("file-cold", format!("one file of {size}, cold"), source).limit().cold().target(Target {
-            returned: Some(1.2),
-            durable: Some(1.5),
-            ..target
-        }),
-        row("file-ext4-xfs", format!("one file of {size}, warm, to XFS in a loop image"), source)
-            .limit()
-            .between(Fs::Dir, XFS)
-            .target(Target { returned: Some(1.2), ..target }),
-        row("file-xfs-ext4", format!("one file of {size}, warm, from XFS in a loop image"), source)
-            .limit()
-            .between(XFS, Fs::Dir)
-            .target(Target { returned: Some(1.2), ..target }),
-        row("clone-xfs", format!("one file of {size}, XFS to the same XFS"), source).between(XFS, XFS).target(clone),
-        row("clone-btrfs", format!("one file of {size}, btrfs to the same btrfs"), source)
-            .between(BTRFS, BTRFS)
-            .target(clone),
-        holes.target(Target { returned: Some(1.8), durable: Some(1.5), ..target }),
-        start.target(Target { returned: Some(1.0 / 1.3), ..target }),
+        file("file", "warm").limit().target(Target { durable: Some(1.8), cpu: Some(0.1), ..faster(1.3) }),
+        file("file-cold", "cold").limit().cold().target(Target { durable: Some(1.5), ..faster(1.2) }),
+        file("file-ext4-xfs", "warm, to XFS in a loop image").limit().between(Fs::Dir, XFS).target(faster(1.2)),
+        file("file-xfs-ext4", "warm, from XFS in a loop image").limit().between(XFS, Fs::Dir).target(faster(1.2)),
+        file("clone-xfs", "XFS to the same XFS").between(XFS, XFS).target(clone),
+        file("clone-btrfs", "btrfs to the same btrfs").between(BTRFS, BTRFS).target(clone),
+        Workload { shape: Shape::Sparse, ..row("sparse", holes, Source::Sparse { bytes: all, data }) }
+            .cold()
+            .target(Target { durable: Some(1.5), ..faster(1.8) }),
+        Workload { shape: Shape::Starts, starts, ..row("start", start, Source::File { bytes: 1024 }) }
+            .target(faster(1.0 / 1.3)),
     ]
 }
 
@@ -195,7 +173,7 @@ fn small(options: &Options) -> Vec<Workload> {
             let source = Source::Sized { files, each: kib << 10 };
             let title = format!("{files} files of {kib} KiB, nested; -r, warm, {name} to the same {name}");
             let row = Workload::new(&format!("small-{name}-{kib}k"), title, source, Shape::Tree).between(fs, fs);
-            let target = Target { returned: Some(1.0), not_behind: true, ..Target::default() };
+            let target = Target { not_behind: true, ..faster(1.0) };
             rows.push(Workload { group: "small", ..row.target(target) });
         }
     }
@@ -211,7 +189,7 @@ fn matrix(options: &Options) -> Vec<Workload> {
             let title = format!("{} MB in {files} files, cold", bytes / 1_000_000);
             let name = format!("matrix-{megabytes}-{files}");
             let cell = Workload::new(&name, title, Source::Set { files, bytes }, Shape::Matrix).cold();
-            let target = Target { returned: Some(1.0), durable: Some(1.0), ..Target::default() };
+            let target = Target { durable: Some(1.0), ..faster(1.0) };
             cells.push(Workload { group: "matrix", ..cell.target(target) });
         }
     }
