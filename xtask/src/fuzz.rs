@@ -189,9 +189,6 @@ fn trouble(text: &str) -> String {
 }
 
 /// Checks that the programs build, with this toolchain and without libFuzzer itself.
-///
-/// # Errors
-/// When they do not.
 pub fn check() -> Result<String> {
     let mut cargo = shell::cargo();
     cargo.args([

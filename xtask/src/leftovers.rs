@@ -24,9 +24,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes it. The path is short, since a socket's address has room for 107 bytes.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn new() -> Result<Scratch> {
         let path = std::env::temp_dir().join(format!("haul-test-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;

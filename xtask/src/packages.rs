@@ -132,9 +132,6 @@ fn install_all(packages: &[Package]) -> Result<String> {
 }
 
 /// Installs one package that is not for the tests.
-///
-/// # Errors
-/// When that does not work.
 pub fn install_one(name: &str) -> Result {
     if !shell::has("apt-get") {
         return Err(format!("this is no Debian, so {name} must be installed by hand"));

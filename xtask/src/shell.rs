@@ -53,9 +53,6 @@ pub fn cargo() -> Command {
 }
 
 /// A part of this program that is a process of its own.
-///
-/// # Errors
-/// When the system does not say where this program is.
 pub fn own(part: &str) -> Result<Command> {
     let mut command = command(Own::running()?.path());
     command.arg(part);
@@ -72,9 +69,6 @@ pub fn nightly(program: &str) -> Command {
 }
 
 /// The target that the nightly toolchain builds for. A build that names it gives its flags to no build script.
-///
-/// # Errors
-/// When there is no such toolchain.
 pub fn nightly_host() -> Result<String> {
     let version = output(nightly("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;

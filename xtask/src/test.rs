@@ -136,9 +136,6 @@ pub struct Counts {
 
 impl Counts {
     /// Runs the tests, shows their output and reads it.
-    ///
-    /// # Errors
-    /// When the command cannot be started or its output cannot be read.
     pub fn of(command: &mut Command) -> Result<Counts> {
         let name = shell::line(command);
         let mut child =

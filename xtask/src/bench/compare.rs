@@ -82,9 +82,6 @@ impl Found {
 }
 
 /// [`compare`] in a process of its own, whose memory is not counted to the programs that are started later.
-///
-/// # Errors
-/// When one side cannot be read.
 pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
     let mut command = shell::own("compare-copies")?;
     command.arg(source).arg(dest).arg(if metadata { "all" } else { "contents" });
@@ -92,9 +89,6 @@ pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
 }
 
 /// The process: prints what it found.
-///
-/// # Errors
-/// When one side cannot be read.
 pub fn process(args: &[String]) -> Result {
     let [source, dest, what] = args else { return Err("compare-copies wants two paths and what to compare".into()) };
     let found = compare(Path::new(source), Path::new(dest), what == "all")?;
@@ -103,9 +97,6 @@ pub fn process(args: &[String]) -> Result {
 }
 
 /// Compares a copy with its source. The copy's pages are dropped from memory, the source's stay.
-///
-/// # Errors
-/// When one side cannot be read.
 pub fn compare(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
     let mut found = Found::default();
     let mut entries = Vec::new();

@@ -7,9 +7,6 @@ use haul_measure::machine::Machine;
 use crate::shell::{self, Result};
 
 /// Lines that describe machine, kernel and programs.
-///
-/// # Errors
-/// When a program does not print its version.
 pub fn describe(haul: &Path) -> Result<String> {
     let machine = Machine::here();
     let first = |text: String| text.lines().next().unwrap_or_default().to_owned();

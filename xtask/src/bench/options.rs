@@ -83,9 +83,6 @@ impl Options {
     }
 
     /// Refuses to run nothing.
-    ///
-    /// # Errors
-    /// When there are no runs.
     pub fn with_runs(self) -> Result<Options> {
         if self.runs == 0 { Err("there is nothing to measure in 0 runs".into()) } else { Ok(self) }
     }

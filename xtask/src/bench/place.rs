@@ -56,9 +56,6 @@ pub fn enter_namespace() -> Result {
 impl Place {
     /// A new filesystem in an image in `base` with room for `space` bytes. The image has no name once it is attached, and
     /// the loop device detaches itself when the filesystem is unmounted.
-    ///
-    /// # Errors
-    /// When it cannot be made or mounted.
     pub fn image_in(base: &Path, image: &Image, space: u64) -> Result<Place> {
         need(base, image.name, space)?;
         let (dir, file) = (base.join(image.name), base.join("image"));
@@ -81,9 +78,6 @@ impl Place {
     }
 
     /// Removes everything.
-    ///
-    /// # Errors
-    /// When something resists.
     pub fn remove(self) -> Result {
         shell::run(shell::command("umount").arg(&self.dir))?;
         shell::remove(&self.dir)
@@ -91,18 +85,12 @@ impl Place {
 }
 
 /// The type of the filesystem that a directory is on, and what is mounted there.
-///
-/// # Errors
-/// When it cannot be looked at.
 pub fn on(dir: &Path) -> Result<String> {
     let storage = Storage::of(dir)?;
     Ok(format!("{} on {}", storage.filesystem, storage.source))
 }
 
 /// Whether there is room for so many bytes, with some to spare.
-///
-/// # Errors
-/// When there is not.
 pub fn need(dir: &Path, name: &str, space: u64) -> Result {
     let (free, wanted) = (space::free(dir)?, space + space / 4);
     if free > wanted {

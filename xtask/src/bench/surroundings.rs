@@ -14,42 +14,27 @@ use crate::shell::{self, Result};
 const FOLDER: Kind = Kind { prefix: "haul-bench-", mounts: true };
 
 /// A new folder in `directory`, which goes with everything that is mounted in it when this process ends, however it ends.
-///
-/// # Errors
-/// When it cannot be made.
 pub fn workspace(directory: &Path) -> Result<Workspace> {
     Workspace::make(&Own::running()?, directory, FOLDER)
 }
 
 /// The process that removes such a folder.
-///
-/// # Errors
-/// When it cannot be removed.
 pub fn guard(args: &[String]) -> Result {
     let [folder] = args else { return Err("the guard wants a folder".into()) };
     workspace::guard(std::io::stdin().lock(), Path::new(folder), FOLDER)
 }
 
 /// Drops all caches of the machine before a cold run.
-///
-/// # Errors
-/// When this process may not.
 pub fn drop_caches() -> Result {
     if cache::drop_all() { Ok(()) } else { Err("cold runs need root, to drop the caches of the machine".into()) }
 }
 
 /// Touches memory before a timed run.
-///
-/// # Errors
-/// When that is not possible.
 pub fn warm_memory(bytes: u64) -> Result {
     if memory::warm(&Own::running()?, bytes)? { Ok(()) } else { Err("cannot touch memory".into()) }
 }
 
 /// Why a program has not copied: in words, the first that it said itself.
-///
-/// # Errors
-/// When it could not be started.
 pub fn failure(ended: Ended, timeout: Duration) -> Result<String> {
     match ended {
         Ended::Finished(one) => Ok(format!("{}: {}", one.status, one.complaint.lines().next().unwrap_or_default())),
@@ -60,9 +45,6 @@ pub fn failure(ended: Ended, timeout: Duration) -> Result<String> {
 }
 
 /// The haul to measure, built if none is given.
-///
-/// # Errors
-/// When it cannot be built.
 pub fn haul(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(haul) = given {
         return Ok(haul.to_owned());

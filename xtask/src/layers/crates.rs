@@ -70,9 +70,6 @@ pub fn objection(folder: &str, dependency: &str, in_tests: bool) -> Option<Strin
 }
 
 /// Checks the dependencies that the manifests declare.
-///
-/// # Errors
-/// When cargo cannot read the manifests.
 pub fn check_manifests(root: &Path) -> Result<Vec<Violation>> {
     let text = shell::output(shell::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;

@@ -33,9 +33,6 @@ use source::Source;
 use violation::Violation;
 
 /// Checks and prints, as a task of its own.
-///
-/// # Errors
-/// When there are violations.
 pub fn run() -> Result {
     check().map(|summary| println!("{summary}"))
 }
@@ -74,9 +71,6 @@ fn judge(sources: &[Source]) -> Vec<Violation> {
 }
 
 /// Every Rust file of the workspace, parsed.
-///
-/// # Errors
-/// When one cannot be read, or is not Rust.
 pub fn sources() -> Result<Vec<Source>> {
     let root = shell::root();
     let mut sources = Vec::new();

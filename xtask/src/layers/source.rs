@@ -37,9 +37,6 @@ pub struct Source {
 
 impl Source {
     /// Parses a file.
-    ///
-    /// # Errors
-    /// When it is not Rust.
     pub fn parse(file: &str, text: &str) -> Result<Source, String> {
         let wrong = |line: usize, error: &dyn std::fmt::Display| format!("{file}:{line}: {error}");
         let syntax = syn::parse_file(text).map_err(|error| wrong(error.span().start().line, &error))?;

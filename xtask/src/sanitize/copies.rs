@@ -30,9 +30,6 @@ const WAYS: [&[&str]; 18] = [
 ];
 
 /// Copies in each way; gives how many copies were right and how many were not.
-///
-/// # Errors
-/// When the tree cannot be made or a program cannot be run.
 pub fn run(place: &Place) -> Result<(u64, u64)> {
     let source = place.scratch.join("source");
     tree(&source).map_err(shell::at(&source))?;

@@ -17,9 +17,6 @@ type Function = (String, String);
 const MAGIC: u64 = 0xC0BF_FFFF_FFFF_FF64;
 
 /// The names of all functions of haul-sys that were executed, by the files in a directory.
-///
-/// # Errors
-/// When a file or a program cannot be read.
 pub fn read(dir: &Path, programs: &[PathBuf]) -> Result<BTreeSet<String>> {
     let mut addresses: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for path in shell::entries(dir)? {
@@ -73,9 +70,6 @@ fn is_executed((module, name): &Function, executed: &BTreeSet<String>) -> bool {
 }
 
 /// Prints for each module how many of its functions with `unsafe` code each tool has seen, and names the others.
-///
-/// # Errors
-/// When the source cannot be read.
 pub fn print(covered: &[(Tool, BTreeSet<String>)]) -> Result {
     let mut modules: BTreeMap<String, Vec<Function>> = BTreeMap::new();
     for source in layers::sources()?.iter().filter(|source| source.file.starts_with("crates/sys/src/")) {

@@ -54,9 +54,6 @@ impl Release {
     }
 
     /// Unpacks packages, and all that they need, into a directory.
-    ///
-    /// # Errors
-    /// When one cannot be fetched or unpacked.
     pub fn unpack_with_needed(&self, names: &[&str], into: &Path) -> Result<usize> {
         shell::run(self.apt("apt-get").args(["--yes", "--download-only", "install"]).args(names))?;
         let archives = self.dir.join("cache/archives");
@@ -66,9 +63,6 @@ impl Release {
     }
 
     /// Unpacks only the package that a package without contents stands for.
-    ///
-    /// # Errors
-    /// When it cannot be fetched or unpacked.
     pub fn unpack_meant_by(&self, name: &str, into: &Path) -> Result {
         let said = shell::output(self.apt("apt-cache").args(["depends", name]))?;
         let meant = said.lines().find_map(|line| line.trim().strip_prefix("Depends: "));

@@ -53,9 +53,6 @@ pub struct Machine {
 
 impl Machine {
     /// Makes what is not there yet.
-    ///
-    /// # Errors
-    /// When packages cannot be fetched, or a program fails.
     pub fn prepare() -> Result<Machine> {
         let machine = Machine { dir: shell::target().join("vm") };
         let made = machine.dir.join("made");
@@ -195,9 +192,6 @@ fn lay_system(system: &Path) -> Result {
 }
 
 /// An image with an ext4 filesystem that holds a directory.
-///
-/// # Errors
-/// When it cannot be made.
 pub fn make_disk(image: &Path, dir: &Path, size: u64) -> Result {
     let failed = shell::at(image);
     let file = File::create(image).map_err(failed)?;

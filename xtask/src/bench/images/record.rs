@@ -94,9 +94,6 @@ impl Results {
     }
 
     /// Writes them to a file.
-    ///
-    /// # Errors
-    /// When that fails.
     pub fn save(&self, file: Option<&Path>) -> Result {
         let Some(file) = file else { return Ok(()) };
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;

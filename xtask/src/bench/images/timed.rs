@@ -19,9 +19,6 @@ use super::record::{Image, Sample};
 use crate::shell::{self, Result};
 
 /// Copies the image with one program. The copy is removed afterwards.
-///
-/// # Errors
-/// When the machinery fails.
 pub fn run(program: &Program, image: &Image, cold: bool, workspace: &Workspace) -> Result<Sample> {
     let scratch = workspace.path();
     let dest = scratch.join("copy");

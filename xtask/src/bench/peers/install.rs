@@ -75,9 +75,6 @@ pub fn all(haul: &Path, wanted: &dyn Fn(&str) -> bool) -> (Vec<Peer>, Vec<Missin
 }
 
 /// Another build of haul as a peer of its own, [`BEFORE`].
-///
-/// # Errors
-/// When it cannot be run.
 pub fn before(program: &Path) -> Result<Peer> {
     let version_words = &["--version"];
     Ok(Peer { name: BEFORE, program: program.to_owned(), version: version(program, version_words)?, version_words })

@@ -149,9 +149,6 @@ pub fn write(about: &[String], tables: &[Table]) -> String {
 }
 
 /// What [`write()`] wrote.
-///
-/// # Errors
-/// When it is something else.
 pub fn read(text: &str) -> Result<(Vec<String>, Vec<Table>)> {
     let saved: Saved = serde_json::from_str(text).map_err(|error| format!("no results: {error}"))?;
     Ok((saved.about, saved.workloads))

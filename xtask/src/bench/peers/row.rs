@@ -188,9 +188,6 @@ fn filled(source: Source, sample: &Sample) -> bool {
 }
 
 /// Runs each program once under a profiler and gives what it says.
-///
-/// # Errors
-/// When the machinery fails.
 pub fn profile(workload: &Workload, programs: &[Program], options: &Options, scratch: &Path) -> Result<String> {
     let mut scene = Scene::new(workload, options, scratch)?;
     let mut text = format!("### {}: {}\n\n", workload.name, workload.title);

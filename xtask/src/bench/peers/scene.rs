@@ -47,9 +47,6 @@ pub struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     /// Makes filesystems and source below `scratch`.
-    ///
-    /// # Errors
-    /// When there is no room, or something cannot be made.
     pub fn new(workload: &'a Workload, options: &'a Options, scratch: &Path) -> Result<Scene<'a>> {
         let base = scratch.join(&workload.name);
         fs::create_dir(&base).map_err(shell::at(&base))?;
@@ -80,23 +77,17 @@ impl<'a> Scene<'a> {
                 source
             }
         };
-        let open = |path: &Path| File::open(path).map_err(shell::at(path));
-        let sync = open(&to)?;
-        let read = open(&source)?;
-        syncfs(&read).map_err(|error| format!("syncfs: {error}"))?;
+        let sync = File::open(&to).map_err(shell::at(&to))?;
+        sync_below(&source)?;
         if matches!(workload.source, Source::File { .. }) {
             // What is warm was read, and not just written: writing leaves small folios, reading large ones.
             cache::forget(&source);
         }
-        drop(read);
         Ok(Scene { workload, options, source, extent, dest: to, sync, title, places, copies: Vec::new() })
     }
 
     /// The destination of a run: a new directory, and in it the name of the source, which does not exist yet. Older
     /// copies are removed if there is no room for another.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn dest(&mut self, run: usize) -> Result<PathBuf> {
         if !self.fits()? {
             self.remove_copies()?;
@@ -146,14 +137,10 @@ impl<'a> Scene<'a> {
     }
 
     /// Brings memory into the state in which the run shall start.
-    ///
-    /// # Errors
-    /// When something fails.
     pub fn prepare(&self, program: &Program) -> Result {
         self.settle()?;
         if self.workload.cold {
-            syncfs(File::open(&self.source).map_err(shell::at(&self.source))?)
-                .map_err(|error| format!("syncfs: {error}"))?;
+            sync_below(&self.source)?;
             drop_caches()?;
         }
         // The copy and as much again, in the page cache and in the inode and name caches.
@@ -170,9 +157,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether haul leaves a file here to another engine than the one that a program names.
-    ///
-    /// # Errors
-    /// When it cannot be run.
     pub fn falls_back(&self, program: &Program) -> Result<bool> {
         let Task::Copy(words) = &program.task else { return Ok(false) };
         let Some(engine) = words.iter().find_map(|word| word.strip_prefix("--engine=")) else { return Ok(false) };
@@ -192,9 +176,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Removes everything.
-    ///
-    /// # Errors
-    /// When something resists.
     pub fn remove(self) -> Result {
         drop(self.sync);
         let base = match &self.places[..] {
@@ -208,6 +189,12 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// Syncs the filesystem that a path is on.
+fn sync_below(path: &Path) -> Result {
+    let file = File::open(path).map_err(shell::at(path))?;
+    syncfs(file).map_err(|error| format!("syncfs: {error}"))
+}
+
 /// Room in an image: for the source, and for as many copies as all runs make and the limit allows.
 fn room(extent: Extent, options: &Options) -> u64 {
     let bytes = extent.bytes + extent.inodes * 1024;
@@ -217,9 +204,6 @@ fn room(extent: Extent, options: &Options) -> u64 {
 }
 
 /// The type of the filesystem that a directory is on.
-///
-/// # Errors
-/// When it cannot be looked at.
 pub fn kind(dir: &Path) -> Result<String> {
     Ok(Storage::of(dir)?.filesystem)
 }

@@ -76,18 +76,12 @@ pub fn usr(options: &Options) -> &'static str {
 }
 
 /// Makes the source at `path` in a process of its own.
-///
-/// # Errors
-/// When that fails.
 pub fn make(source: Source, path: &Path) -> Result {
     let word = serde_json::to_string(&source).map_err(|error| error.to_string())?;
     shell::run(shell::own("peers-make")?.arg(word).arg(path))
 }
 
 /// The process.
-///
-/// # Errors
-/// When it cannot write.
 pub fn process(args: &[String]) -> Result {
     let [source, path] = args else { return Err("peers-make wants a source and a path".into()) };
     let source = serde_json::from_str(source).map_err(|error| format!("peers-make knows no {source:?}: {error}"))?;
@@ -209,9 +203,6 @@ fn sparse(path: &Path, bytes: u64, data: u64) -> io::Result<()> {
 }
 
 /// Counts what is at a path and below it, and how many bytes are allocated for it.
-///
-/// # Errors
-/// When it cannot be read.
 pub fn measure(path: &Path) -> Result<Extent> {
     let meta = path.symlink_metadata().map_err(shell::at(path))?;
     let mut extent = Extent { inodes: 1, bytes: meta.blocks() * 512 };
