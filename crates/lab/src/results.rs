@@ -391,6 +391,11 @@ impl Results {
         })
     }
 
+    /// Where a section was measured, if it is known.
+    pub(crate) fn place_of(&self, section: &Section) -> Option<&Place> {
+        self.environment.places.get(&section.place)
+    }
+
     /// The section of this name.
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|section| section.name == name)

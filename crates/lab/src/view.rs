@@ -6,7 +6,7 @@ use haul_measure::words;
 use serde::Serialize;
 
 use crate::report::text::{self, Unit};
-use crate::results::{Grid, Section};
+use crate::results::{Fact, Grid, Section};
 
 /// One section as it is shown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -193,6 +193,12 @@ impl Table {
     pub fn new(title: impl Into<String>, heads: &str, rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
         let columns = heads.split('|').map(Column::from).collect();
         Table { title: title.into(), columns, rows: rows.into_iter().collect(), note: None }
+    }
+
+    /// A table of facts.
+    pub(crate) fn of_facts(title: &str, heads: &str, facts: &[Fact]) -> Table {
+        let row = |(name, value, meaning): &Fact| [name, value, meaning].map(Cell::text).to_vec();
+        Table::new(title, heads, facts.iter().map(row))
     }
 
     /// With more columns of figures at the right.

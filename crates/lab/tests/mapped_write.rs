@@ -6,15 +6,20 @@ use std::time::Duration;
 
 use haul_lab::experiments::mapped_write::{Measured, Request, measure};
 use haul_lab::results::{Body, Detail, Environment, Results, Section};
+use haul_measure::own::Own;
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use haul_testbed::{Bed, Command, Fs, SlowDisk, temp_dir};
 
 /// What each slow write takes.
 const DELAY: Duration = Duration::from_millis(50);
 
+fn lab() -> Own {
+    Own::at(env!("CARGO_BIN_EXE_haul-lab"))
+}
+
 /// A small one, which a slow disk gets done within seconds.
 fn small() -> Request {
-    let mut request = Request { program: Some(env!("CARGO_BIN_EXE_haul-lab").into()), ..Request::default() };
+    let mut request = Request::default();
     (request.msync.rounds, request.msync.size, request.msync.time) = (2, 64 << 10, Duration::from_secs(2));
     (request.under.size, request.under.repeats, request.under.time) = (512 << 10, 3, Duration::from_secs(3));
     (request.grid.files, request.grid.records) = (vec![64 << 10], vec![4 << 10, 32 << 10]);
@@ -33,7 +38,7 @@ fn place(below: &Path) -> PathBuf {
 /// Measures on a filesystem, and looks whether anything is left.
 fn measured(request: &Request, below: &Path) -> Measured {
     let place = place(below);
-    let measured = measure(request, &place, &mut |_| {}, &|| false).unwrap();
+    let measured = measure(&lab(), request, &place, &mut |_| {}, &|| false).unwrap();
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "something was left");
     fs::remove_dir(place).unwrap();
     measured
@@ -191,7 +196,7 @@ fn a_file_that_somebody_cuts_is_a_clear_error() {
                 }
             }
         });
-        let error = measure(&request, &place, &mut |_| {}, &|| false).unwrap_err();
+        let error = measure(&lab(), &request, &place, &mut |_| {}, &|| false).unwrap_err();
         cut.store(true, std::sync::atomic::Ordering::Relaxed);
         error
     });
@@ -210,7 +215,7 @@ fn a_disk_that_fills_up_meanwhile_is_a_clear_error() {
             fs::write(dir.join("other"), vec![1; 128 << 20]).unwrap_err();
         }
     };
-    let error = measure(&request, &place, &mut report, &|| false).unwrap_err();
+    let error = measure(&lab(), &request, &place, &mut report, &|| false).unwrap_err();
     assert!(error.contains("no space left below") || error.contains("had no room for the page"), "{error}");
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }
@@ -225,6 +230,6 @@ fn it_stops_when_it_is_told_and_leaves_nothing() {
     request.stall.time = Duration::from_secs(3600);
     let stop = std::cell::Cell::new(false);
     let mut report = |progress: haul_lab::experiments::mapped_write::Progress| stop.set(progress.part == "stall");
-    assert_eq!(measure(&request, &place, &mut report, &|| stop.get()), Err("stopped".to_owned()));
+    assert_eq!(measure(&lab(), &request, &place, &mut report, &|| stop.get()), Err("stopped".to_owned()));
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }

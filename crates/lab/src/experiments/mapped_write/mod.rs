@@ -69,11 +69,10 @@ pub(crate) fn run_in(session: &mut Session, request: &Request) -> Result<(), Hal
     }
     let place = session.folder().join(NAME);
     std::fs::create_dir(&place).map_err(words::cannot("make", &place))?;
-    let request = Request { program: Some(session.own.path().to_path_buf()), ..request.clone() };
-    let stop = session.stop.clone();
+    let (own, stop) = (session.own.clone(), session.stop.clone());
     let progress = &mut session.progress;
     let mut report = |now: Progress| progress.say(NAME, &format!("{}, {:.0} %", now.part, now.of_all * 100.0));
-    let measured = measure(&request, &place, &mut report, &|| stop.is_stopped());
+    let measured = measure(&own, request, &place, &mut report, &|| stop.is_stopped());
     session.halt_if_stopped()?;
     session.add_details(NAME, measured?.details())?;
     Ok(session.section_done(NAME)?)
@@ -90,7 +89,7 @@ pub struct Progress {
     pub of_all: f64,
 }
 
-/// Measures below `place`, an empty directory, in which nothing is left.
+/// Measures below `place`, an empty directory, in which nothing is left. Each part is a process of `own`, which is haul-lab.
 ///
 /// No file is made anywhere else, and no more than half of what is free is used. `report` hears how far it is, a few times in
 /// a second; once `stop` says yes, what runs is ended and its files are removed.
@@ -98,6 +97,7 @@ pub struct Progress {
 /// # Errors
 /// A message: the place is no empty directory, something failed, the space ran out; `stopped` if it was.
 pub fn measure(
+    own: &Own,
     request: &Request,
     place: &Path,
     report: &mut dyn FnMut(Progress),
@@ -106,7 +106,6 @@ pub fn measure(
     if std::fs::read_dir(place).map_err(words::cannot("read", place))?.next().is_some() {
         return Err(format!("{} is not empty", words::quoted(place)));
     }
-    let program = request.program.as_ref().map_or_else(Own::running, |program| Ok(Own::at(program)))?;
     let mut request = request.clone();
     request.limit(space::free(place)? / 2);
     let mut measured = Measured { facts: Facts::of(place)?, skipped: request.too_small(), ..Measured::default() };
@@ -120,7 +119,7 @@ pub fn measure(
                 report(Progress { part: name, done, of_all: of_all.min(1.0) });
             };
             report(0.0);
-            measured.take(child::run(&program, &task, place, &mut report, stop)?);
+            measured.take(child::run(own, &task, place, &mut report, stop)?);
         }
         before += time;
     }
@@ -136,7 +135,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("haul-lab-mapped-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("precious"), "x").unwrap();
-        let refused = measure(&Request::default(), &dir, &mut |_| {}, &|| false);
+        let refused = measure(&Own::at("haul-lab"), &Request::default(), &dir, &mut |_| {}, &|| false);
         assert!(refused.is_err_and(|message| message.ends_with("is not empty")));
         assert_eq!(std::fs::read(dir.join("precious")).unwrap(), b"x");
         std::fs::remove_dir_all(&dir).unwrap();

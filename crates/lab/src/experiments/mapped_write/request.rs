@@ -1,6 +1,5 @@
 //! What is to be measured, and how it is made to fit into time and space.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_measure::words;
@@ -11,8 +10,6 @@ use super::{grid, msync, stall, under};
 /// What is to be measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// haul-lab, to be started once for each part. `None`: the program of this process.
-    pub program: Option<PathBuf>,
     /// Page by page: 100 rounds of 512 KiB, within 20 s.
     pub msync: msync::Settings,
     /// Files from 64 KiB to 32 MiB, records from 4 KiB to 2 MiB, within 64 MiB and 25 s.

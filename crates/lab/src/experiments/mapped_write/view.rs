@@ -6,7 +6,7 @@ mod published;
 
 use super::grid::{Manner, Test, grid_name};
 use super::waits::Wait;
-use crate::results::{Body, Fact, Grid, Results, Section};
+use crate::results::{Body, Grid, Results, Section};
 use crate::view::{Bar, BarGroup, Cell, Chart, Kind, Mark, Table, View};
 
 /// Less than this share of looks at which something was being written is doubtful, in percent.
@@ -163,8 +163,7 @@ fn tables(section: &Section) -> Vec<Table> {
         ("stall-facts", "While files grew", "what|value|meaning"),
         ("facts", "What is known of the place", "what|value|meaning"),
     ] {
-        let cells = |(name, value, meaning): &Fact| [name, value, meaning].map(Cell::text).to_vec();
-        tables.extend(Table::new(title, heads, section.facts(name).iter().map(cells)).if_any());
+        tables.extend(Table::of_facts(title, heads, section.facts(name)).if_any());
     }
     tables
 }

@@ -15,7 +15,7 @@ const TITLES: [(&str, &str); 5] = [
 ];
 
 pub fn view(results: &Results, section: &Section) -> View {
-    let place = results.environment.places.get(&section.place);
+    let place = results.place_of(section);
     let of = place.map_or_else(String::new, |place| format!(" of {} ({})", place.directory, place.filesystem));
     View {
         summary: summary(section),

@@ -13,7 +13,7 @@ pub fn view(results: &Results, section: &Section) -> View {
         Some(Body::Verdict { sentences, .. }) => sentences.clone(),
         _ => vec!["The search was not finished, and nothing was written.".to_owned()],
     };
-    let place = results.environment.places.get(&section.place);
+    let place = results.place_of(section);
     let title = place.map_or_else(String::new, |place| format!(" in {} ({})", place.directory, place.filesystem));
     View {
         summary: verdict,

@@ -264,7 +264,7 @@ pub fn measured(results: &Results, section: &Section) -> String {
     let right = section.cases.iter().filter(|case| case.outcome == Outcome::Right && !case.runs.is_empty()).count();
     let ranked = section.cases.iter().filter(|case| case.is_ranked()).count();
     let runs: usize = section.cases.iter().map(|case| case.runs.len()).sum();
-    let place = results.environment.places.get(&section.place);
+    let place = results.place_of(section);
     let place = place.map(|place| format!(" on {} ({})", place.filesystem, place.directory)).unwrap_or_default();
     let all = section.cases.len();
     let mut text = format!("{} in {}{place}", count(ranked, "copier setting"), count(runs, "timed run"));

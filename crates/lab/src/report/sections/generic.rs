@@ -4,7 +4,7 @@ use haul_measure::{stats, words};
 
 use super::copies;
 use super::heading::begun;
-use crate::results::{Body, Fact, Results, Section};
+use crate::results::{Body, Results, Section};
 use crate::view::{Cell, Chart, Kind, Table, View};
 
 pub fn view(results: &Results, section: &Section) -> View {
@@ -51,10 +51,7 @@ fn show(view: &mut View, name: &str, body: &Body) {
             let kind = Kind::Latency { series: vec![(name.to_owned(), points)], threshold };
             view.charts.push(Chart::new(name, kind));
         }
-        Body::Facts { rows } => {
-            let row = |(name, value, from): &Fact| [name, value, from].map(Cell::text).to_vec();
-            view.tables.push(Table::new(name, "what|value|from where", rows.iter().map(row)));
-        }
+        Body::Facts { rows } => view.tables.push(Table::of_facts(name, "what|value|from where", rows)),
         Body::Strip { spans } => view.charts.push(Chart::new(name, Kind::Strip(spans.clone()))),
         Body::Verdict { sentences, .. } => view.summary.extend(sentences.iter().cloned()),
     }

@@ -52,7 +52,7 @@ fn answer(time: Option<Ratio>, processor: Option<Ratio>) -> String {
 
 /// What a reviewer of 2015 asked.
 fn below(results: &Results, section: &Section) -> String {
-    results.environment.places.get(&section.place).map_or_else(
+    results.place_of(section).map_or_else(
         || "Which filesystem was below is not in the results.".to_owned(),
         |at| format!("The filesystem below is {} on {}, mounted {}.", at.filesystem, at.source, at.mount_options),
     )
