@@ -128,11 +128,14 @@ fn competitors(size: u64) -> Vec<Competitor> {
             if sparse { "sparse" } else { "plain" }
         );
         let settings = one_copy::Settings { image: Some((smart, sparse)), ..one_copy::Settings::default() };
-        Competitor::new(name, Temperature::Cold, How::Own(settings)).with("smart", yes(smart)).with("sparse", yes(sparse))
+        Competitor::new(name, Temperature::Cold, How::Own(settings))
+            .with("smart", yes(smart))
+            .with("sparse", yes(sparse))
     };
     // smartcp had a reader, a scanner and a writer with queues between them; haul has them where it hashes in order.
     let settings = one_copy::Settings { image: Some((true, true)), queued: true, ..one_copy::Settings::default() };
-    let queued = Competitor::new("smart read, sparse output, by queues with MD5", Temperature::Cold, How::Own(settings));
+    let queued =
+        Competitor::new("smart read, sparse output, by queues with MD5", Temperature::Cold, How::Own(settings));
     let all = [
         own(false, false).into_base().into_asked(),
         own(true, true).into_asked(),

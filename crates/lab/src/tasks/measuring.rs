@@ -53,7 +53,9 @@ pub type Command = (&'static str, &'static [&'static str], &'static [&'static st
 pub const COMMANDS: [Command; 8] = [
     (mapped_copy::NAME, &["size", "buffers", "states"], COMMON, || Experiment::MappedCopy(Default::default())),
     (in_kernel::NAME, &["sizes", "cold"], COMMON, || Experiment::InKernel(Default::default())),
-    (mapped_write::NAME, &["rounds", "files", "step", "segment", "threshold", "pause", "space", "time"], &[], || Experiment::MappedWrite(Default::default())),
+    (mapped_write::NAME, &["rounds", "files", "step", "segment", "threshold", "pause", "space", "time"], &[], || {
+        Experiment::MappedWrite(Default::default())
+    }),
     (async_tree::NAME, &["totals", "files", "variants"], COMMON, || Experiment::AsyncTree(Default::default())),
     (sparse_image::NAME, &["size", "image"], COMMON, || Experiment::SparseImage(Default::default())),
     (compare::NAME, &["source", "dest", "with", "cold", "archive"], COMMON, || Experiment::Compare(Default::default())),
