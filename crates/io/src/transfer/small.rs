@@ -5,7 +5,7 @@
 //! engine, from the first byte on, as soon as one answer is another than expected.
 //!
 //! It comes first where [`crate::strategy`] says so: files below 64 KiB, and on XFS, up to 8 KiB, before their extents
-//! are shared.
+//! are shared, unless the copy is to be durable.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
