@@ -4,6 +4,20 @@
 _haul_value() {
     local option=$1 value=$2 head=
     case $option in
+        --exclude)
+            COMPREPLY=() ;;
+        --include)
+            COMPREPLY=() ;;
+        --exclude-from)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
+        --max-size)
+            COMPREPLY=() ;;
+        --min-size)
+            COMPREPLY=() ;;
+        --newer-than)
+            COMPREPLY=() ;;
+        --files-from)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --list-out)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --list)
@@ -15,10 +29,14 @@ _haul_value() {
         --target-directory|-t)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$value") ;;
         --update)
-            mapfile -t COMPREPLY < <(compgen -W 'all none none-fail older' -- "$value") ;;
+            mapfile -t COMPREPLY < <(compgen -W 'all none none-fail older changed content' -- "$value") ;;
         --backup)
             mapfile -t COMPREPLY < <(compgen -W 'none simple existing numbered' -- "$value") ;;
         --suffix|-S)
+            COMPREPLY=() ;;
+        --delete)
+            mapfile -t COMPREPLY < <(compgen -W 'safe force' -- "$value") ;;
+        --max-delete)
             COMPREPLY=() ;;
         --preserve)
             [[ $value == *,* ]] && head=${value%,*},
@@ -32,6 +50,8 @@ _haul_value() {
             COMPREPLY=() ;;
         --reflink)
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
+        --clone-tree)
+            mapfile -t COMPREPLY < <(compgen -W 'never auto always' -- "$value") ;;
         --sparse)
             mapfile -t COMPREPLY < <(compgen -W 'never auto always' -- "$value") ;;
         --smart)
@@ -42,9 +62,11 @@ _haul_value() {
             COMPREPLY=() ;;
         --cache)
             mapfile -t COMPREPLY < <(compgen -W 'auto keep drop' -- "$value") ;;
+        --writeback)
+            mapfile -t COMPREPLY < <(compgen -W 'auto kernel' -- "$value") ;;
         --preallocate)
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
-        --jobs)
+        --jobs|-j)
             COMPREPLY=() ;;
         --profile)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
@@ -76,20 +98,24 @@ _haul_value() {
 
 _haul_options=(
     -R -r --recursive -P --no-dereference -L
-    --dereference -H --copy-contents -x --one-file-system --parents
-    --strip-trailing-slashes --list-out= --list= --shard= --job= -t
-    --target-directory= -T --no-target-directory -f --force -i
-    --interactive -n --no-clobber -u --update --update=
-    --remove-destination -b --backup --backup= -S --suffix=
-    --keep-directory-symlink -l --link -s --symbolic-link -a
-    --archive -d -p --preserve --preserve= --no-preserve=
-    --attributes-only -Z --context --context= --reflink --reflink=
+    --dereference -H --copy-contents --move -x --one-file-system
+    --parents --strip-trailing-slashes --exclude= --include= --exclude-from= --exclude-caches
+    --max-size= --min-size= --newer-than= --files-from= -0 --from0
+    --list-out= --list= --shard= --job= -t --target-directory=
+    -T --no-target-directory -f --force -i --interactive
+    -n --no-clobber -u --update --update= --remove-destination
+    -b --backup --backup= -S --suffix= --keep-directory-symlink
+    -l --link -s --symbolic-link --delete --delete=
+    --delete-excluded --max-delete= --mirror -a --archive -d
+    -p --preserve --preserve= --no-preserve= --attributes-only -Z
+    --context --context= --reflink --reflink= --clone-tree --clone-tree=
     --sparse= --smart --smart= --punch --snapshot --engine=
-    --buffer-size= --cache= --preallocate --preallocate= --jobs= --profile=
-    --readahead --readahead= --limit= --yield --control= --priority=
-    --durable --durable= --atomic --verify --verify= --checksum=
-    --digests= --if-changed= --resume -v --verbose --debug
-    --explain --progress --progress= --stats --stats= --compare
+    --buffer-size= --cache= --writeback= --preallocate --preallocate= -j
+    --jobs= --profile= --readahead --readahead= --limit= --yield
+    --control= --priority= --durable --durable= --atomic --verify
+    --verify= --checksum= --digests= --if-changed= --resume -v
+    --verbose -q --quiet --debug --explain --progress
+    --progress= --stats --stats= --json --compare --dry-run
     --fail-fast --keep-going --help --version
 )
 
@@ -103,7 +129,7 @@ _haul() {
         _haul_value "$prev" "" && return
     elif [[ $prev == = && $before == --* ]]; then
         _haul_value "$before" "$cur" && return
-    elif [[ $prev == -[tS] ]]; then
+    elif [[ $prev == -[tSj] ]]; then
         _haul_value "$prev" "$cur" && return
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do

@@ -9,9 +9,6 @@ use crate::shell::{self, Checked, Result};
 const VERSION: &str = "0.20.2";
 
 /// Checks all dependencies against `deny.toml`.
-///
-/// # Errors
-/// When a dependency breaks a rule, or cargo-deny cannot be built.
 pub fn run() -> Result<Checked> {
     let deny = tool()?;
     let check = |which: &[&str]| {

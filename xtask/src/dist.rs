@@ -29,9 +29,6 @@ const MPI_FILES: &[(&str, &str)] = &[
 
 /// Builds the release binary and lays everything out in `dist/`, which is emptied first. With `--mpi` haul-mpi as well,
 /// for the MPI whose compiler `MPICC` names (`mpicc` if it names none).
-///
-/// # Errors
-/// When the build fails, a file is missing or an argument is unknown.
 pub fn run(arguments: &[String]) -> Result {
     let with_mpi = match arguments {
         [] => false,

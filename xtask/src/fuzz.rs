@@ -25,9 +25,6 @@ const LIMITS: [&str; 5] =
     ["-rss_limit_mb=512", "-malloc_limit_mb=128", "-timeout=10", "-max_len=512", "-len_control=20"];
 
 /// Runs the targets that are named, or all.
-///
-/// # Errors
-/// When something cannot be built, or a target crashed.
 pub fn run(args: &[String]) -> Result {
     let (seconds, names) = args.split_first().ok_or("how many seconds for each target?")?;
     // None would be no limit.

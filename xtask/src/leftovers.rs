@@ -30,7 +30,6 @@ impl Scratch {
         Ok(Scratch { before: held()?, patience: PATIENCE, path })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -37,7 +37,11 @@ Usage: cargo xtask TASK
                    images (as root), needs a nightly toolchain and a C++ compiler; fails if one crashes
   vm [--only CASE,...] [--kernel NAME,...] [--list]
                    haul in virtual machines: NFS 4.2, CIFS, failing devices, older kernels; fetches Debian's packages for
-                   them once, prints a table of what was found, fails if anything was wrong; --list names the cases
+                   them once, prints a table of what was found, fails if anything was wrong; --list names the cases; with
+                   --only, cases that measure do so at length, and their reports are printed
+  vm pair [KERNEL KERNEL]
+                   haul-lab mapped-write in the guests of two kernels (5.10 and 6.12, or those named), on equal disks;
+                   keeps both results, and prints the second compared with the first
   sanitize [address] [thread] [miri]
                    tests of the crates with unsafe code and of what calls them from several threads under these tools, or
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
@@ -58,6 +62,9 @@ Usage: cargo xtask TASK
                    smartcp against other programs that copy disk images; mounts and compares every copy, and prints
                    the tables of docs/smart.md; --image keeps the image and --json the results for the next time,
                    --dirty shows what copies of mounted filesystems lose
+  bench slow-disk [--size SIZE] [--runs N] [--haul PROGRAM]
+               a file copied to a disk that writes 20 MB/s, by cp, cp with a sync, and haul: until each returns, until
+               the disk is unmounted after that, and how long another program waits for its writes meanwhile; as root
   help             this
 ";
 

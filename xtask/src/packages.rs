@@ -86,6 +86,7 @@ const FOR_MPI: &[Package] = &[
 const FOR_VM: &[Package] = &[
     package("qemu-system-x86", "qemu-system-x86_64", "virtual machines with kernels of their own"),
     package("cpio", "cpio", "packs what a kernel starts from"),
+    package("binutils", "strip", "takes what is for debuggers out of the guests' programs"),
     package("kmod", "depmod", "says which modules of a kernel need which"),
     package("e2fsprogs", "mkfs.ext4", "makes the disk of the virtual machines"),
 ];
@@ -104,9 +105,6 @@ pub fn missing_for_mpi() -> Vec<&'static str> {
 }
 
 /// The same for what virtual machines need.
-///
-/// # Errors
-/// As [`install`].
 pub fn install_for_vm() -> Result<String> {
     install_all(FOR_VM)
 }

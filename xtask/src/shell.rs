@@ -11,12 +11,12 @@ use haul_measure::{programs, workspace};
 
 pub use haul_measure::programs::{find, has, line, output, run};
 
-/// What a task gives back; the error is a message for people.
+/// What a task gives back; the error is a message for people. A task fails where what it checks does not hold, or cannot be
+/// checked.
 pub type Result<T = ()> = std::result::Result<T, String>;
 
 /// How checks went that cannot all be made everywhere.
 pub struct Checked {
-    /// What was checked.
     pub done: String,
     /// What could not be checked, and why. Not a failure, but never silent.
     pub missing: Option<String>,
@@ -33,7 +33,6 @@ pub fn at<E: Display>(path: &Path) -> impl Fn(E) -> String + Copy {
     move |error| format!("{}: {error}", path.display())
 }
 
-/// The root of the workspace.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
@@ -105,12 +104,10 @@ pub fn remove(path: &Path) -> Result {
     workspace::remove(path).map_err(at(path))
 }
 
-/// Writes a file.
 pub fn write(path: &Path, text: &str) -> Result {
     std::fs::write(path, text).map_err(at(path))
 }
 
-/// Lets a file be run.
 pub fn make_executable(path: &Path) -> Result {
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(path, mode).map_err(at(path))
@@ -121,7 +118,6 @@ pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
-/// Whether this process runs as root.
 pub fn is_root() -> bool {
     haul_sys::rustix::process::geteuid().is_root()
 }

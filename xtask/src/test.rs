@@ -11,7 +11,6 @@ use crate::mpi::Mpi;
 use crate::shell::{self, Checked, Result};
 use crate::{deny, fuzz, layers, packages, vm};
 
-/// The phases so far.
 #[derive(Default)]
 struct Phases(Vec<(&'static str, Duration, Result<Checked>)>);
 
@@ -26,7 +25,6 @@ impl Phases {
         self.0.push((name, start.elapsed(), verdict));
     }
 
-    /// Prints one line for each phase.
     fn finish(&self) -> Result {
         println!("\n==> summary");
         let mut failed = Vec::new();
@@ -52,9 +50,6 @@ impl Phases {
 }
 
 /// Runs all phases, also after one has failed, and sums up.
-///
-/// # Errors
-/// When a phase failed.
 pub fn run(args: &[String]) -> Result {
     let mut quick = false;
     for arg in args {
@@ -123,7 +118,6 @@ fn tests(phases: &mut Phases, mpi: &Mpi) -> Result {
     Ok(())
 }
 
-/// What the test runners said.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub passed: u64,
@@ -154,7 +148,6 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Takes in one line of a runner.
     fn read(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             for part in result.split([';', '.']) {

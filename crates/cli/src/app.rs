@@ -12,23 +12,29 @@ use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Partials, Summary};
 use haul_frontend::complaint::{Complaint, fatal, misuse};
 use haul_frontend::environment::Environment;
-use haul_frontend::list_file::{self, ListFile};
+use haul_frontend::files::{self, ListFile};
+use haul_frontend::flags::Information;
 use haul_frontend::options::{Invocation, parse};
 use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
-use haul_frontend::run_options::RunOptions;
+use haul_frontend::run_options::{Profiles, RunOptions};
 use haul_frontend::session::{self, remove_partials, session};
 use haul_frontend::show::Show;
+use haul_frontend::summary::summary_line;
 use haul_frontend::throttle::{Priority, Throttling};
 use haul_frontend::watch::{self, Caught};
-use haul_frontend::{compare, exit, help, lists, process, profile, words};
+use haul_frontend::{compare, exit, help, json, profile, words};
 use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 
 use crate::governor::Governor;
-use crate::{launcher, punch, shards, smartcp};
+use crate::{brief, punch, shards, smartcp};
+
+/// What messages call the lists that it writes.
+const DIGEST_LIST: &str = "list of digests";
+const FILE_LIST: &str = "file list";
 
 /// How the process was started.
 struct Call {
@@ -46,7 +52,7 @@ pub fn main() -> ExitCode {
     memory::spare_address_space();
     let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
     let persona = Persona::of(&name);
-    process::set_signals();
+    session::set_signals();
     let report = Report::new(name.clone().into_vec());
     if persona == Persona::Smartcp {
         return smartcp::main(&name, arguments, report);
@@ -59,8 +65,8 @@ pub fn main() -> ExitCode {
         Ok(Invocation::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
         Ok(Invocation::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
         Ok(Invocation::Punch(request)) => punch::punch(&report, &request),
-        Ok(Invocation::Help) => ExitCode::from(report.print_only(&help::help(&name))),
-        Ok(Invocation::Version) => {
+        Ok(Invocation::Print(Information::Help)) => ExitCode::from(report.print_only(&help::help(&name))),
+        Ok(Invocation::Print(Information::Version)) => {
             let program = if persona == Persona::Cp { "cp (haul)" } else { "haul" };
             ExitCode::from(report.print_only(&help::version(program)))
         }
@@ -75,11 +81,11 @@ fn refuse(report: &Report, complaint: &Complaint, status: u8) -> ExitCode {
 
 /// Prepares a copy and runs it.
 fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options: RunOptions) -> ExitCode {
-    let with_progress = report.wants_progress(show.progress);
+    let with_progress = report.wants_progress(show.progress) && !plan.dry_run;
     // Scripts read what cp says.
     let every_error = call.persona == Persona::Cp || show.verbose;
-    report.configure(show, plan.data.reflink, with_progress, every_error);
-    process::raise_descriptor_limit();
+    report.configure(show, &plan, with_progress, every_error);
+    session::raise_descriptor_limit();
     if call.persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
     }
@@ -87,21 +93,27 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
         Ok(skip) => skip,
         Err(complaint) => return refuse(&report, &complaint, exit::FAILURE),
     };
-    plan.data.profile = match profile::load(&options.profiles, call.persona, &report) {
-        Ok(profile) => profile,
-        Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
-    };
+    let brief = options.list_out.is_none() && brief::is_brief(&plan, show);
+    if !brief || !matches!(options.profiles, Profiles::Usual) {
+        plan.data.profile = match profile::load(&options.profiles, call.persona, &report) {
+            Ok(profile) => profile,
+            Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
+        };
+    }
     if options.shard_status {
         return shards::status(&plan, &report);
     }
     if let Err(message) = find_part(&mut plan, &options, &report) {
         return refuse(&report, &fatal(message), exit::FAILURE);
     }
+    report.start(&plan);
     let report = Arc::new(report);
     if !throttle(&report, &options.throttling) {
         return ExitCode::FAILURE;
     }
-    let run = Command { call, report, plan: Arc::from(plan), show, digests: options.digests, skip };
+    // Called as cp it prints what cp prints.
+    let sums_up = with_progress && !show.quiet && call.persona == Persona::Haul;
+    let run = Command { call, report, plan: Arc::from(plan), show, digests: options.digests, skip, brief, sums_up };
     match options.list_out {
         Some(path) => run.list(&path),
         None => run.copy(),
@@ -121,8 +133,8 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         report.list_digests(None);
         return Ok(Vec::new());
     };
-    let list =
-        ListFile::begin(path).map_err(|error| fatal(words::digest_list_failed(path, &error, report.quoter())))?;
+    let unwritten = |error| fatal(words::cannot_write(DIGEST_LIST, path, &error, report.quoter()));
+    let list = ListFile::begin(path).map_err(unwritten)?;
     let skip = list.id().into_iter().collect();
     report.list_digests(Some(list));
     Ok(skip)
@@ -132,7 +144,7 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
 fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option<Vec<u8>> {
     let quoter = report.quoter();
     [&options.digests, &options.list_out].into_iter().flatten().find_map(|path| {
-        let target = list_file::target_of(path).ok()?;
+        let target = files::target_of(path).ok()?;
         let source = run::source_of(plan, &target)?;
         let why: &[u8] = match std::fs::metadata(&target) {
             Ok(found) if found.is_file() => b"the list would replace ",
@@ -147,10 +159,10 @@ fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option
 /// Which part of which copy this is, as far as the command line does not say it.
 fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
     if plan.shard.is_some() && !options.job_is_given {
-        plan.job = launcher::job(|name| env::var_os(name));
+        plan.job = shards::launched_job(|name| env::var_os(name));
     }
     if let Some(path) = &options.list {
-        plan.list = Some(Arc::new(lists::load(path, report)?));
+        plan.list = Some(Arc::new(files::load_list(path, report.quoter())?));
     }
     Ok(())
 }
@@ -159,17 +171,17 @@ fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(
 /// is not possible; `false` if the copy must not begin then.
 fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
     if let Err(message) = throttling.apply_priority() {
-        report.complain(message.as_bytes());
+        report.fail(message.as_bytes());
         return false;
     }
     let (governor, yields) = Governor::new(Arc::clone(report), throttling);
     if let Err(error) = yields {
         let idle = throttling.priority.is_none() && Priority::Idle.apply().is_ok();
         let instead = if idle { "; copying at idle priority instead" } else { "" };
-        report.complain(format!("warning: --yield is not possible here: {error}{instead}").as_bytes());
+        report.warn(format!("--yield is not possible here: {error}{instead}").as_bytes());
     }
     if let Some(Err(error)) = governor.map(Governor::start) {
-        report.complain(format!("warning: the limits cannot be changed while copying: {error}").as_bytes());
+        report.warn(format!("the limits cannot be changed while copying: {error}").as_bytes());
     }
     true
 }
@@ -183,51 +195,72 @@ struct Command {
     digests: Option<PathBuf>,
     /// Lists that stand in the source.
     skip: Vec<FileId>,
+    /// It is over in a moment.
+    brief: bool,
+    /// One line at the end says what was done.
+    sums_up: bool,
 }
 
 impl Command {
     fn copy(&self) -> ExitCode {
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
-        let caught = self.start_watching(&partials).unwrap_or_default();
+        let caught = self.start_watching(&partials, &self.skip).unwrap_or_default();
         let session = session(&self.report, &self.plan, partials, self.skip.clone());
         let summary = run::run(&self.plan, &session);
         session::report_errors(&self.report, &summary);
+        session::explain_filter(&self.report, &self.plan, self.show, &summary);
+        if self.plan.dry_run {
+            self.report.sum_up_dry_run();
+        }
         if let Some(journal) = &summary.journal {
-            self.report.complain(&words::resume_hint(journal, self.report.quoter()));
+            self.report.advise(&words::resume_hint(journal, self.report.quoter()));
         }
         if let Some(shards) = &summary.shards {
             // Lists of digests are for other programs to read.
-            shards::report(shards, self.plan.checksum.is_some(), &self.report);
+            shards::report(shards, self.plan.checksum.is_some() || self.show.json, &self.report);
         }
         let listed = self.finish_digest_list();
-        let output_failed = !self.report.finish() || !listed;
         let signal = caught.signal();
+        if self.show.json {
+            let record = self.record(&summary, exit::status(&summary, signal, !listed));
+            self.report.screen().end_with(json::summary(&record, summary.journal.as_deref()).as_bytes());
+        }
+        let output_failed = !self.report.finish() || !listed;
         let status = exit::status(&summary, signal, output_failed);
-        self.print_stats(&summary, status);
+        if let Some(format) = self.show.stats {
+            self.report.screen().complain(self.record(&summary, status).show(format).as_bytes());
+        } else if self.sums_up {
+            let line = summary_line(&summary, self.call.started.elapsed());
+            self.report.screen().complain(line.as_bytes());
+        }
         self.end(&summary, signal, status)
     }
 
     /// `--list-out`.
     fn list(&self, path: &Path) -> ExitCode {
+        let unwritten = |error| words::cannot_write(FILE_LIST, path, &error, self.report.quoter());
         // A place where no file can be is known at once.
-        let list = ListFile::begin(path);
+        let list = match ListFile::begin(path) {
+            Ok(list) => list,
+            Err(error) => return refuse(&self.report, &fatal(unwritten(error)), exit::FAILURE),
+        };
+        let skip: Vec<FileId> = list.id().into_iter().collect();
         let partials = Partials::default();
-        let caught = self.start_watching(&partials).unwrap_or_default();
-        let mut summary = Summary::default();
-        let mut saved = Ok(());
-        match list {
-            Ok(list) => {
-                let skip = list.id().into_iter().collect();
-                let survey = run::list(&self.plan, &session(&self.report, &self.plan, partials, skip));
-                (summary.failed, summary.cancelled) = (survey.failed, self.report.cancel().is_cancelled());
-                if !summary.cancelled {
-                    let durable = self.plan.durable != Durable::None;
-                    saved = lists::save(Ok(list), path, &survey.list, durable, &self.report);
-                }
+        let caught = self.start_watching(&partials, &skip).unwrap_or_default();
+        let survey = run::list(&self.plan, &session(&self.report, &self.plan, partials, skip));
+        let cancelled = self.report.cancel().is_cancelled();
+        let summary = Summary { failed: survey.failed, cancelled, ..Summary::default() };
+        let durable = self.plan.durable != Durable::None;
+        let refused = survey.list.operands().len() == 0;
+        let saved = match cancelled || refused {
+            // The signal may end the process below, and its file must be gone by then. What was refused is no list.
+            true => {
+                drop(list);
+                Ok(())
             }
-            Err(error) => saved = lists::save(Err(error), path, &Default::default(), false, &self.report),
-        }
+            false => list.save(&survey.list, durable).map_err(unwritten),
+        };
         self.report.sum_up();
         if let Err(message) = &saved {
             self.report.complain(message);
@@ -242,20 +275,22 @@ impl Command {
     fn finish_digest_list(&self) -> bool {
         let Err(error) = self.report.finish_digest_list(self.plan.durable != Durable::None) else { return true };
         let path = self.digests.as_deref().unwrap_or(Path::new(""));
-        self.report.complain(&words::digest_list_failed(path, &error, self.report.quoter()));
+        self.report.fail(&words::cannot_write(DIGEST_LIST, path, &error, self.report.quoter()));
         false
     }
 
-    fn start_watching(&self, partials: &Partials) -> std::io::Result<Caught> {
+    fn start_watching(&self, partials: &Partials, skip: &[FileId]) -> std::io::Result<Caught> {
         let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.call.persona);
         let (last_report, last_partials) = (Arc::clone(&report), partials.clone());
         memory::before_the_end(move || remove_partials(&last_report, &last_partials));
+        if self.brief && !self.report.pace().is_active() {
+            return watch::without_thread(&self.report, persona == Persona::Cp);
+        }
         let abandon = Box::new(move |signal| {
             remove_partials(&report, &partials);
             end_by(signal, persona);
-            std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), abandon)
+        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), skip.to_vec(), abandon)
     }
 
     fn end(&self, summary: &Summary, signal: Option<i32>, status: u8) -> ExitCode {
@@ -265,12 +300,10 @@ impl Command {
         ExitCode::from(status)
     }
 
-    fn print_stats(&self, summary: &Summary, status: u8) {
-        let Some(format) = self.show.stats else { return };
+    fn record<'a>(&self, summary: &'a Summary, status: u8) -> Record<'a> {
         let name = self.call.name.to_string_lossy().into_owned();
         let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.data.profile.as_deref());
-        let record = Record::new(name, summary, pace, usage, self.call.started.elapsed(), status).with(profile);
-        self.report.print_record(record.show(format));
+        Record::new(name, summary, profile, pace, usage, self.call.started.elapsed(), status)
     }
 }
 

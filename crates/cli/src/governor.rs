@@ -102,8 +102,8 @@ impl Governor {
             Some(Ok(settings)) => settings,
             Some(Err(why)) => {
                 let path = self.report.quoter().path(&control.path);
-                let warning = [&b"warning: control file "[..], &path, b" changes nothing: ", why.as_bytes()].concat();
-                return self.report.complain(&warning);
+                let warning = [&b"control file "[..], &path, b" changes nothing: ", why.as_bytes()].concat();
+                return self.report.warn(&warning);
             }
         };
         if let Some(limit) = settings.limit {
@@ -112,7 +112,7 @@ impl Governor {
         if let Some(yields) = settings.yields
             && let Err(error) = self.set_yielding(yields)
         {
-            self.report.complain(format!("warning: cannot yield to other programs: {error}").as_bytes());
+            self.report.warn(format!("cannot yield to other programs: {error}").as_bytes());
         }
     }
 

@@ -7,15 +7,15 @@
 //!
 //! Layers, from the bottom to the top. A file imports only from layers below it:
 //!
-//! 1. beside and around a run: `governor`, `launcher`, [`shards`], `punch`
+//! 1. beside and around a run: `brief`, `governor`, [`shards`], `punch`
 //! 2. the commands: [`smartcp`]; [`app`], which is `haul` and `cp`
 //! 3. [`generate`], which makes the man pages and completions
 #![forbid(unsafe_code)]
 
 pub mod app;
+mod brief;
 pub mod generate;
 mod governor;
-mod launcher;
 mod punch;
 pub mod shards;
 pub mod smartcp;

@@ -1,5 +1,7 @@
-//! What the shards of a copy have done, for the user.
+//! The shards of a copy: of which job this process is one, and what they have done, for the user.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -82,6 +84,29 @@ fn not_done(state: &Path, report: &Report) -> Vec<u8> {
     [b"this shard is not done; run the same command again to repeat it (record: ", &state[..], b")"].concat()
 }
 
+/// Which job a batch system says that this process is a part of, the same for all parts, and for one that it starts again.
+pub(crate) fn launched_job(variable: impl Fn(&str) -> Option<OsString>) -> Job {
+    let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+    // JOB_ID alone may be anybody's.
+    let grid_engine = || given("SGE_TASK_ID").and_then(|_| given("JOB_ID"));
+    let id = given("SLURM_ARRAY_JOB_ID")
+        .or_else(|| given("SLURM_JOB_ID"))
+        .or_else(|| given("PBS_JOBID").map(|id| without_index(&id)))
+        .or_else(|| given("LSB_JOBID"))
+        .or_else(grid_engine);
+    id.map_or(Job::Recorded, Job::Launched)
+}
+
+/// `1234[5].server`, which PBS calls one part of `1234[].server`.
+fn without_index(id: &OsStr) -> OsString {
+    let bytes = id.as_bytes();
+    let index = |from, to| bytes.iter().position(|byte| *byte == from).zip(bytes.iter().position(|byte| *byte == to));
+    match index(b'[', b']') {
+        Some((start, end)) if start < end => OsString::from_vec([&bytes[..=start], &bytes[end..]].concat()),
+        _ => id.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +116,22 @@ mod tests {
         assert_eq!(ranges(&[7]), "7");
         assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), "1-3, 7, 9-10");
         assert_eq!(ranges(&[u32::MAX - 1, u32::MAX]), format!("{}-{}", u32::MAX - 1, u32::MAX));
+    }
+
+    #[test]
+    fn the_launcher_names_one_job_for_all_its_parts() {
+        let of = |variables: &[(&str, &str)]| {
+            launched_job(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        let job = |id: &str| Job::Launched(id.into());
+        assert_eq!(of(&[]), Job::Recorded);
+        assert_eq!(of(&[("SLURM_ARRAY_JOB_ID", "100"), ("SLURM_JOB_ID", "107")]), job("100"));
+        assert_eq!(of(&[("SLURM_ARRAY_JOB_ID", ""), ("SLURM_JOB_ID", "107")]), job("107"));
+        assert_eq!(of(&[("PBS_JOBID", "1234[5].server")]), job("1234[].server"));
+        assert_eq!(of(&[("PBS_JOBID", "1234.server")]), job("1234.server"));
+        assert_eq!(of(&[("PBS_JOBID", "]1234[")]), job("]1234["));
+        assert_eq!(of(&[("LSB_JOBID", "7"), ("LSB_JOBINDEX", "3")]), job("7"));
+        assert_eq!(of(&[("JOB_ID", "9"), ("SGE_TASK_ID", "2")]), job("9"));
+        assert_eq!(of(&[("JOB_ID", "anything")]), Job::Recorded);
     }
 }

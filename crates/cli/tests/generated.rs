@@ -62,7 +62,7 @@ fn the_readme_has_a_row_for_every_engine() {
 fn the_committed_files_are_up_to_date() {
     let regenerate = std::env::var_os("HAUL_REGENERATE").is_some_and(|value| value == "1");
     for (name, text) in haul::generate::files() {
-        let path = folder().join(name);
+        let path = folder().join(&name);
         if regenerate {
             fs::create_dir_all(folder()).expect("the folder can be made");
             fs::write(&path, &text).expect("the file can be written");
@@ -78,9 +78,9 @@ fn the_committed_files_are_up_to_date() {
 #[test]
 fn no_documentation_mentions_an_old_name_of_an_option() {
     let help = haul_frontend::help::help("haul".as_ref());
-    for (name, text) in haul::generate::files().into_iter().chain([("--help", help)]) {
+    for (name, text) in haul::generate::files().into_iter().chain([("--help".to_owned(), help)]) {
         let text = text.replace("\\-", "-");
-        for flag in haul_frontend::options::table::FLAGS.iter().filter(|flag| !flag.former.is_empty()) {
+        for flag in haul_frontend::options::FLAGS.iter().filter(|flag| !flag.former.is_empty()) {
             let old = format!("--{}", flag.former);
             let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
             assert!(words.all(|word| word != old), "{name} mentions {old}");

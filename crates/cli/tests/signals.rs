@@ -3,11 +3,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
-use haul_testbed::{Child, Command, TempDir, temp_dir};
+use haul_testbed::{Bed, Child, Command, TempDir, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -101,6 +103,22 @@ fn called_as_cp_the_process_ends_by_the_signal_as_cp_does() {
 }
 
 #[test]
+fn a_list_that_is_stopped_as_cp_leaves_nothing_behind() {
+    let dir = temp_dir();
+    for number in 0..200 {
+        fs::create_dir_all(dir.path().join(format!("source/{number}"))).expect("it can be made");
+    }
+    std::os::unix::fs::symlink(HAUL, dir.path().join("cp")).expect("it can be made");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "log", "-e", "trace=getdents64", "-e", "inject=getdents64:signal=TERM:when=1"]);
+    let status = command.args(["./cp", "-a", "--list-out=list", "source", "dest"]).current_dir(dir.path()).status();
+    assert!(!status.expect("strace can be run").success());
+    let names = fs::read_dir(dir.path()).expect("it is there").map(|entry| entry.expect("it is there").file_name());
+    let other = |name: &std::ffi::OsString| !["cp", "list", "log", "source"].iter().any(|known| name == known);
+    assert_eq!(names.filter(other).collect::<Vec<_>>(), Vec::<std::ffi::OsString>::new());
+}
+
+#[test]
 fn a_second_signal_ends_the_process_at_once() {
     let copy = Copy::start(haul(), |_| {});
     copy.send(Signal::INT);
@@ -172,6 +190,117 @@ fn a_file_that_was_just_made_does_not_stay_empty() {
         }
         fs::remove_dir_all(dir.path().join("dest")).expect("it was made");
     }
+}
+
+/// Runs haul for `small`, a small file on a filesystem of its own, below strace with these options, which writes to `log`.
+fn traced(bed: &Bed, options: &[&str]) -> Command {
+    fs::write(bed.path().join("small"), b"contents").expect("it can be written");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "signal=none", "-o", "log"]).args(options).args([HAUL, "small", "dest"]);
+    command.current_dir(bed.path()).env("LC_ALL", "C").stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn one_small_file_is_copied_by_one_thread() {
+    if !haul_testbed::guest::has("strace") {
+        return haul_testbed::skip("strace is missing");
+    }
+    let Some(bed) = Bed::new() else { return };
+    let status = traced(&bed, &["-e", "trace=clone,clone3,write,pwrite64"]).status().expect("strace can be run");
+    let log = fs::read_to_string(bed.path().join("log")).expect("it was written");
+    assert!(status.success() && log.contains("write") && !log.contains("clone"), "{log}");
+    assert_eq!(fs::read(bed.path().join("dest")).expect("it is there"), b"contents");
+}
+
+#[test]
+fn a_small_file_without_a_thread_beside_it_is_whole_or_gone() {
+    if !haul_testbed::guest::has("strace") {
+        return haul_testbed::skip("strace is missing");
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dest = bed.path().join("dest");
+    for call in ["openat:delay_exit", "pwrite64:delay_enter"] {
+        // It was made, or is about to be written to, while the signal comes.
+        let made_by = traced(&bed, &["-e", "trace=openat"]).status().expect("strace can be run");
+        assert!(made_by.success());
+        let log = fs::read_to_string(bed.path().join("log")).expect("it was written");
+        let number = log.lines().position(|line| line.contains("O_EXCL")).expect("it makes a file") + 1;
+        fs::remove_file(&dest).expect("it was made");
+        let number = if call.starts_with("openat") { number } else { 1 };
+        let inject = format!("inject={call}=4000000:when={number}");
+        let mut child = traced(&bed, &["-e", "trace=openat,pwrite64", "-e", &inject]).spawn().expect("it can be run");
+        while !dest.exists() {
+            assert!(child.try_wait().expect("it is ours").is_none(), "it ended too soon");
+            std::thread::yield_now();
+        }
+        let log = fs::read_to_string(bed.path().join("log")).expect("it is written");
+        let pid = Pid::from_raw(log.split_whitespace().next().expect("a call").parse().expect("a number"));
+        kill_process(pid.expect("a process"), Signal::INT).expect("the process is there");
+        let mut said = String::new();
+        child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("messages are text");
+        child.wait().expect("the child is ours");
+        let left = fs::read(&dest).ok();
+        assert!(left.as_ref().is_none_or(|left| left == b"contents"), "{call}: {left:?}, {said}");
+        fs::remove_file(&dest).ok();
+    }
+}
+
+/// A copy over an old file without a thread beside it, called so, which waits for somebody to give up a lease.
+fn stuck(bed: &Bed, called: &str) -> (Child, File) {
+    fs::write(bed.path().join("small"), b"contents").expect("it can be written");
+    fs::write(bed.path().join("dest"), b"old").expect("it can be written");
+    let lease = File::open(bed.path().join("dest")).expect("it is there");
+    haul_sys::for_tests::take_read_lease(&lease).expect("nobody writes to it");
+    let mut command = Command::new(HAUL);
+    let mut child =
+        command.arg0(called).args(["small", "dest"]).current_dir(bed.path()).spawn().expect("it can be run");
+    let lease_on = lease.metadata().expect("it is open");
+    let (major, minor) = (rustix::fs::major(lease_on.dev()), rustix::fs::minor(lease_on.dev()));
+    let file = format!(" {major:02x}:{minor:02x}:{} ", lease_on.ino());
+    let breaks = |line: &str| line.contains("BREAKING") && line.contains(&file);
+    while !fs::read_to_string("/proc/locks").expect("it can be read").lines().any(breaks) {
+        assert!(child.try_wait().expect("it is ours").is_none(), "it ended too soon");
+        std::thread::yield_now();
+    }
+    (child, lease)
+}
+
+#[test]
+fn a_stuck_copy_without_a_thread_ends_as_its_signal_says() {
+    let Some(bed) = Bed::new() else { return };
+    for signal in [Signal::INT, Signal::TERM] {
+        let number = signal.as_raw();
+        for (called, ends) in [("haul", (Some(128 + number), None)), ("cp", (None, Some(number)))] {
+            let (mut child, _lease) = stuck(&bed, called);
+            kill_process(Pid::from_child(&child), signal).expect("the process is there");
+            let ended = child.wait().expect("the child is ours");
+            assert_eq!((ended.code(), ended.signal()), ends, "{called}");
+            assert_eq!(fs::read(bed.path().join("dest")).expect("it is there"), b"old");
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_stuck_copy_without_a_thread_before_the_first_does() {
+    if !Path::new("/proc/self/timers").exists() {
+        return haul_testbed::skip("the kernel does not list timers");
+    }
+    let Some(bed) = Bed::new() else { return };
+    let (mut child, _lease) = stuck(&bed, "haul");
+    let pid = Pid::from_child(&child);
+    let begun = Instant::now();
+    kill_process(pid, Signal::INT).expect("the process is there");
+    // Its time runs.
+    while fs::read(format!("/proc/{}/timers", pid.as_raw_nonzero())).is_ok_and(|timers| timers.is_empty()) {
+        assert!(child.try_wait().expect("it is ours").is_none(), "it ended too soon");
+        std::thread::yield_now();
+    }
+    kill_process(pid, Signal::TERM).expect("the process is there");
+    // On a machine that is so slow, the time of the first signal may have come.
+    let late = begun.elapsed() > Duration::from_secs(1);
+    let code = child.wait().expect("the child is ours").code();
+    assert!(code == Some(143) || (late && code == Some(130)), "{code:?}");
 }
 
 #[test]

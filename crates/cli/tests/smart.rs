@@ -73,6 +73,9 @@ fn an_image_arrives_with_its_files_and_attributes_and_without_its_free_space() {
     let skipped = image.get("skipped").and_then(serde_json::Value::as_u64).expect("a number");
     assert!(skipped > 40 * MIB && Some(skipped) == image.get("free").and_then(serde_json::Value::as_u64), "{image}");
     assert_eq!(image.pointer("/regions/0/filesystem").and_then(|kind| kind.as_str()), Some("ext4"));
+    let figure = |name: &str| image.get(name).and_then(serde_json::Value::as_f64).expect("a number");
+    assert!(figure("workers") >= 1.0 && figure("read_seconds") > 0.0 && figure("write_seconds") > 0.0, "{image}");
+    assert!(figure("read_seconds") + figure("write_seconds") <= figure("worker_seconds"), "{image}");
     assert_eq!(record.pointer("/images/1"), None);
     assert_eq!(record.pointer("/bytes/total").and_then(serde_json::Value::as_u64), Some(99 * MIB));
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
@@ -106,6 +106,10 @@ Stats:
   read queue, time on dequeue:    TIME s
   write queue, time on enqueue:   TIME s
   write queue, time on dequeue:   TIME s
+  parallel workers:               1
+  time of all workers:            TIME s
+  of it on read:                  TIME %
+  of it on write:                 TIME %
 ";
     assert_eq!(without_times(&out), expected);
 }
@@ -117,12 +121,18 @@ fn json_has_exactly_the_known_form() {
     for (sparse, copied, write_skipped) in [("always", 303_104, 696_896), ("never", 1_000_000, 0)] {
         let (status, out, err) = run(dir.path(), &["-T", "json", "-s", sparse, "image", "copy"]);
         assert_eq!((status, err.as_str()), (Some(0), ""));
-        let line = format!(
-            "{{ \"r\": \"data\", \"v\": 2, \"file\": \"image\", \"t\": \"0\", \"total\": \"1000000\", \"copied\": \"{copied}\", \
-             \"write_skipped\": \"{write_skipped}\", \"read_skipped\": \"598592\" }}\n"
-        );
-        assert_eq!(out, line);
-        serde_json::from_str::<serde_json::Value>(&out).expect("it is JSON");
+        let line = |copied: u64, write_skipped: u64, read_skipped: u64| {
+            format!(
+                "{{ \"r\": \"data\", \"v\": 2, \"file\": \"image\", \"t\": \"0\", \"total\": \"1000000\", \
+                 \"copied\": \"{copied}\", \"write_skipped\": \"{write_skipped}\", \"read_skipped\": \"{read_skipped}\" }}"
+            )
+        };
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines[..lines.len() - 1], [line(0, 0, 0), line(copied, write_skipped, 598_592)]);
+        serde_json::from_str::<serde_json::Value>(lines[0]).expect("it is JSON");
+        let times: serde_json::Value = serde_json::from_str(lines[2]).expect("it is JSON");
+        let said = ["r", "v", "file", "workers", "read_enqueue"].map(|field| times[field].to_string());
+        assert_eq!(said, ["\"times\"", "2", "\"image\"", "\"1\"", "\"0.000\""]);
     }
 }
 
@@ -137,7 +147,8 @@ fn each_record_names_its_file_and_the_md5_follows_its_data() {
     assert!(!out.contains('\u{7}'), "a terminal is commanded");
     let records: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let reported = records.iter().map(|it| (it["r"].as_str().unwrap_or(""), it["file"].as_str().unwrap_or("")));
-    let expected = names.iter().flat_map(|name| [("data", *name), ("md5", *name)]).collect::<Vec<_>>();
+    let records = names.iter().flat_map(|name| ["data", "data", "times", "md5"].map(|record| (record, *name)));
+    let expected = records.collect::<Vec<_>>();
     assert_eq!(reported.collect::<Vec<_>>(), expected);
 }
 
@@ -148,7 +159,8 @@ fn with_json_people_read_on_the_other_stream_and_every_line_is_json() {
     let (status, out, err) = run(dir.path(), &["-vg", "-Tjson", "--md5", "image", "copy"]);
     assert_eq!(status, Some(0));
     let records: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(records.iter().map(|record| record["r"].as_str().unwrap_or("")).collect::<Vec<_>>(), ["data", "md5"]);
+    let reported = records.iter().map(|record| record["r"].as_str().unwrap_or(""));
+    assert_eq!(reported.collect::<Vec<_>>(), ["data", "data", "times", "md5"]);
     assert!(err.starts_with("Options:\n") && err.contains("\nDebug:\n") && err.contains("\nStats:\n"), "{err}");
 }
 
@@ -233,8 +245,8 @@ fn help_names_every_option_and_fits_the_screen() {
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert_eq!(run(dir.path(), &["--help"]).1, help);
     assert!(help.starts_with("Usage: DIR/smartcp [OPTION]... SOURCE DESTINATION\n"), "{help}");
-    for flag in haul::smartcp::flags::FLAGS {
-        let spelling = haul_frontend::help::spelling(flag);
+    for flag in haul::smartcp::options::FLAGS.iter() {
+        let spelling = haul_frontend::help::spelling(flag, str::to_owned, str::to_owned);
         assert_eq!(help.lines().filter(|line| line.trim_start().starts_with(&spelling)).count(), 1, "{spelling}");
     }
     assert!(help.lines().all(|line| line.len() < 100), "{help}");
@@ -260,7 +272,7 @@ fn ctrl_c_removes_a_new_copy_and_names_an_overwritten_one() {
     for existing in [false, true] {
         let dir = place();
         let image = File::create(dir.path().join("image")).expect("it can be made");
-        // The MD5 of so many zeros takes most of an hour; it is stopped at the first line.
+        // The MD5 of so many zeros takes most of an hour; it is stopped at the line of the first second.
         image.set_len(1 << 40).expect("it can be extended");
         closed(image, &dir.path().join("image"));
         if existing {
@@ -272,9 +284,12 @@ fn ctrl_c_removes_a_new_copy_and_names_an_overwritten_one() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("it can be run");
-        let mut first = vec![0; 20];
-        child.stdout.as_mut().expect("it is piped").read_exact(&mut first).expect("it reports after a second");
-        assert_eq!(first, b"{ \"r\": \"data\", \"v\": ");
+        let mut lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
+        for begins in [true, false] {
+            let line = lines.next().expect("it reports").expect("it can be read");
+            assert!(line.starts_with("{ \"r\": \"data\", \"v\": "), "{line}");
+            assert_eq!(line.contains("\"t\": \"0\""), begins, "{line}");
+        }
         kill_process(Pid::from_child(&child), Signal::INT).expect("the process is there");
         let mut said = String::new();
         child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("messages are text");

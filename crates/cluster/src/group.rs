@@ -110,12 +110,24 @@ impl<'a, A> PeerGroup<'a, A> {
             self.transport.give_up();
             return ToDo::Nothing;
         };
+        self.hear(from, message)
+    }
+
+    fn hear(&self, from: usize, message: Message) -> ToDo<A> {
         match message {
             Message::Names(unit) => return ToDo::Names(from, Box::new(unit)),
             Message::Chunk(chunk) => return ToDo::Chunk(from, Box::new(chunk)),
-            Message::NamesDone { token, given_back } => return self.is_back(token, given_back),
-            Message::Claim { token, key } => self.tell(self.owned_links().claim(key, from, token)),
-            Message::Settle { key, made } => self.settle_here(key, from, made),
+            Message::NamesDone { token, given_back } => {
+                return self.take_back(token).map_or(ToDo::Nothing, |away| ToDo::Back { away, given_back });
+            }
+            Message::Claim { token, key } => {
+                let answer = self.owned_links().claim(key, from, token);
+                self.tell(answer);
+            }
+            Message::Settle { key, made } => {
+                let answers = self.owned_links().settle(key, from, made);
+                answers.into_iter().for_each(|answer| self.tell(Some(answer)));
+            }
             Message::Where { token, key } => return ToDo::Where { from, token, key },
             Message::ChunkDone { token, .. } | Message::Claimed { token, .. } | Message::Here { token, .. } => {
                 self.answer(token, message);
@@ -137,9 +149,8 @@ impl<'a, A> PeerGroup<'a, A> {
         if to != self.transport.rank() {
             return self.transport.send(to, message.encode());
         }
-        if let Message::Claimed { token, .. } = message {
-            self.answer(token, message);
-        }
+        // A process says to itself only what it is asked as the owner of links, of which nothing is left to do.
+        self.hear(to, message);
     }
 
     /// Expects an answer to a question that is about to be asked.
@@ -199,9 +210,7 @@ impl<'a, A> PeerGroup<'a, A> {
     fn device_of(&self, name: u64) -> Option<DeviceNumber> {
         lock(&self.devices).here.get(&name).copied()
     }
-}
 
-impl<A> PeerGroup<'_, A> {
     fn owned_links(&self) -> MutexGuard<'_, OwnedLinks> {
         lock(&self.owned_links)
     }
@@ -209,13 +218,6 @@ impl<A> PeerGroup<'_, A> {
     /// Where tables go that do not fit into memory. Without a directory they say so when it is needed.
     pub fn set_room(&self, dir: Option<OwnedFd>) {
         self.owned_links().room = dir;
-    }
-
-    fn settle_here(&self, key: Key, from: usize, made: bool) {
-        let answers = self.owned_links().settle(key, from, made);
-        for answer in answers {
-            self.tell(Some(answer));
-        }
     }
 
     fn owner_of(&self, key: &Key) -> usize {
@@ -249,14 +251,9 @@ impl<A> PeerGroup<'_, A> {
 
     /// Asks the link owner who makes this file, and waits for the answer.
     pub fn claim(&self, key: Key) -> LinkOwner {
-        let (token, owner) = (self.new_token(), self.owner_of(&key));
+        let token = self.new_token();
         self.expect(token);
-        if owner == self.transport.rank() {
-            let answer = self.owned_links().claim(key, owner, token);
-            self.tell(answer);
-        } else {
-            self.transport.send(owner, Message::Claim { token, key }.encode());
-        }
+        self.tell(Some((self.owner_of(&key), Message::Claim { token, key })));
         match self.wait_for(token) {
             Some(Message::Claimed { answer, .. }) => answer,
             _ => LinkOwner::Broken(Errno::CANCELED.raw_os_error()),
@@ -265,12 +262,7 @@ impl<A> PeerGroup<'_, A> {
 
     /// Tells the link owner that what was claimed was made, or could not be.
     pub fn settle(&self, key: Key, made: bool) {
-        let (owner, own) = (self.owner_of(&key), self.transport.rank());
-        if owner == own {
-            self.settle_here(key, own, made);
-        } else {
-            self.transport.send(owner, Message::Settle { key, made }.encode());
-        }
+        self.tell(Some((self.owner_of(&key), Message::Settle { key, made })));
     }
 
     /// Asks a process where its copy of a source file is, and waits for the answer.
@@ -293,9 +285,7 @@ impl<A> PeerGroup<'_, A> {
         });
         self.transport.send(from, Message::Here { token, place }.encode());
     }
-}
 
-impl<A> PeerGroup<'_, A> {
     /// Keeps what is about to be given away.
     pub fn keep(&self, token: u64, away: A) {
         lock(&self.away).insert(token, away);
@@ -304,11 +294,6 @@ impl<A> PeerGroup<'_, A> {
     /// What was kept, if it has not come back: nobody has taken it.
     pub fn take_back(&self, token: u64) -> Option<A> {
         lock(&self.away).remove(&token)
-    }
-
-    /// What another process had is done, or comes back.
-    fn is_back(&self, token: u64, given_back: bool) -> ToDo<A> {
-        self.take_back(token).map_or(ToDo::Nothing, |away| ToDo::Back { away, given_back })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The attributes of a finished entry.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use haul_sys::Errno;
@@ -26,6 +27,20 @@ pub(crate) struct Keep<'a> {
 /// One side of an entry: open, perhaps as a path only.
 pub(crate) fn side<'a>(fd: &'a impl AsFd, path_only: bool, inode: &'a Inode, path: &'a Path) -> Side<'a> {
     Side { object: Object { fd: fd.as_fd(), path_only }, inode, path }
+}
+
+/// One side of an entry, held open.
+pub(crate) struct HeldSide {
+    pub fd: OwnedFd,
+    pub path_only: bool,
+    pub inode: Inode,
+    pub path: PathBuf,
+}
+
+impl HeldSide {
+    pub(crate) fn side(&self) -> Side<'_> {
+        side(&self.fd, self.path_only, &self.inode, &self.path)
+    }
 }
 
 /// An old file whose owner, mode and attributes the new one gets, since writing into it would have left them alone.
@@ -82,6 +97,26 @@ impl<'a> Attributes<'a> {
         let kept = report.attributes(|problem| meta::finish(&request, problem));
         let deferred = report.check(DeferredFlags::hold(keep), What::PreservingFlags, keep.dest.path);
         Set { kept, deferred: deferred.unwrap_or(None) }
+    }
+
+    /// The same for a full directory. One that was there before and has them all is left alone, if the plan looks at such things.
+    pub(crate) fn set_of_directory(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) {
+        let compares = !keep.created && self.plan.update.compares();
+        // What was made in it has changed its times.
+        let now = if compares { Inode::of(keep.dest.object.fd).ok() } else { None };
+        if !now.is_some_and(|now| self.stand(keep, &now)) {
+            self.set(keep, report);
+        }
+    }
+
+    /// Whether what stood there before, and is `now` like this, has all attributes already.
+    pub(crate) fn stand(&self, keep: &Keep<'_>, now: &Inode) -> bool {
+        meta::stands(&Request { dest: Side { inode: now, ..keep.dest }, ..self.request(keep) })
+    }
+
+    /// The same of two entries of these names that are not open, if that is certain: `keep` has the directories that they are in.
+    pub(crate) fn stand_unopened(&self, keep: &Keep<'_>, names: [&OsStr; 2]) -> bool {
+        meta::stands_unopened(&self.request(keep), names)
     }
 
     /// Sets the flags that waited for the last hard link.
@@ -149,12 +184,8 @@ impl<'a> Attributes<'a> {
 
 /// A finished file whose source is immutable or append-only and has several names. There are few of these.
 pub(crate) struct DeferredFlags {
-    source: OwnedFd,
-    source_inode: Inode,
-    source_path: PathBuf,
-    dest: OwnedFd,
-    dest_inode: Inode,
-    dest_path: PathBuf,
+    source: HeldSide,
+    dest: HeldSide,
     entries: NewEntries,
 }
 
@@ -164,25 +195,15 @@ impl DeferredFlags {
         if !flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) {
             return Ok(None);
         }
-        let held = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 0);
-        Ok(Some(DeferredFlags {
-            source: held(keep.source.object.fd)?,
-            source_inode: *keep.source.inode,
-            source_path: keep.source.path.to_owned(),
-            dest: held(keep.dest.object.fd)?,
-            dest_inode: *keep.dest.inode,
-            dest_path: keep.dest.path.to_owned(),
-            entries: keep.entries,
-        }))
+        let held = |Side { object: Object { fd, path_only }, inode, path }: Side<'_>| {
+            let fd = fcntl_dupfd_cloexec(fd, 0)?;
+            Ok(HeldSide { fd, path_only, inode: *inode, path: path.to_owned() })
+        };
+        Ok(Some(DeferredFlags { source: held(keep.source)?, dest: held(keep.dest)?, entries: keep.entries }))
     }
 
     fn keep(&self) -> Keep<'_> {
-        Keep {
-            source: side(&self.source, false, &self.source_inode, &self.source_path),
-            dest: side(&self.dest, false, &self.dest_inode, &self.dest_path),
-            created: true,
-            entries: self.entries,
-        }
+        Keep { source: self.source.side(), dest: self.dest.side(), created: true, entries: self.entries }
     }
 }
 
@@ -195,7 +216,7 @@ mod tests {
     use haul_testbed::temp_dir;
 
     use super::*;
-    use crate::report::report_of;
+    use crate::context::test_support::Bench;
 
     /// Two files, of which the second is to be a copy of the first.
     struct Two {
@@ -235,12 +256,9 @@ mod tests {
     }
 
     fn with<T>(plan: &Plan, work: impl FnOnce(Attributes<'_>, &mut Reporter<'_>) -> T) -> T {
-        let (rules, memory) = (XattrRules::default(), PairMemory::new());
-        let attributes = Attributes::new(plan, &rules, &memory, Caller::this_thread().unwrap());
-        let mut result = None;
-        let counted = report_of(false, |report| result = Some(work(attributes, report)));
-        assert_eq!((counted.errors, counted.warnings), (0, 0), "{:?}", counted.heard);
-        result.unwrap()
+        let ran = Bench::new(plan.clone()).run(|worker| work(worker.cx.attributes(), &mut worker.report));
+        ran.says(&[]);
+        ran.value
     }
 
     #[test]

@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::events::{Confirm, Event, Observer, Question};
+use crate::filter::{BadPattern, Choice, Filter, Rule};
 use crate::meta::XattrRules;
 use crate::plan::{
-    Backup, Dereference, Destination, Durable, LinkMode, ModeRule, Overwrite, Plan, Preserve, Reflink, SmartCopy,
-    Verify, Wish,
+    Backup, Delete, Dereference, Destination, Durable, LinkMode, ModeRule, Overwrite, Plan, Preserve, Reflink,
+    SmartCopy, Verify, Wish,
 };
 use crate::publish::Partials;
 use crate::run::{Session, Summary, run};
@@ -42,6 +43,7 @@ const ERRORS_KEPT: usize = 100;
 #[must_use]
 pub struct Copy {
     plan: Plan,
+    choice: Choice,
 }
 
 impl Copy {
@@ -58,7 +60,8 @@ impl Copy {
     }
 
     fn of(sources: Vec<OsString>, destination: Destination) -> Copy {
-        Copy { plan: Plan { sources, destination, dereference: Dereference::Never, ..Plan::default() } }
+        let plan = Plan { sources, destination, dereference: Dereference::Never, ..Plan::default() };
+        Copy { plan, choice: Choice::default() }
     }
 
     /// Directories are copied with everything below them. Without this they are an error.
@@ -91,6 +94,61 @@ impl Copy {
         self.with(|plan| plan.dereference = dereference)
     }
 
+    /// Leaves out what a pattern of gitignore(5) matches below a source. Of all patterns, in the order of the calls, the first one
+    /// that matches an entry decides; what none matches is copied.
+    ///
+    /// ```
+    /// use haul_copy::{Context, Copy};
+    ///
+    /// # let dir = haul_testbed::temp_dir();
+    /// # let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    /// # std::fs::create_dir(&from)?;
+    /// # for name in ["a.o", "keep.o", "a.c"] { std::fs::write(from.join(name), name)?; }
+    /// let copy = Copy::new(&from, &to).archive().include("/keep.o").exclude("*.o").build()?;
+    /// let summary = copy.run(&Context::default())?;
+    /// assert_eq!((summary.stats.regular, summary.stats.excluded), (2, 1));
+    /// # assert!(to.join("keep.o").exists() && to.join("a.c").exists() && !to.join("a.o").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn exclude(self, pattern: impl Into<OsString>) -> Copy {
+        self.choose(|choice| choice.rules.push(Rule::exclude(pattern)))
+    }
+
+    /// Copies what a pattern matches, whatever a later [`Copy::exclude`] says.
+    pub fn include(self, pattern: impl Into<OsString>) -> Copy {
+        self.choose(|choice| choice.rules.push(Rule::include(pattern)))
+    }
+
+    /// Sets whatever else there is to choose: sizes, ages, caches, rules from a file.
+    pub fn choose(mut self, set: impl FnOnce(&mut Choice)) -> Copy {
+        set(&mut self.choice);
+        self
+    }
+
+    /// Sources are moved, with everything that a copy can keep: renamed where the filesystem can; else copied, brought to the
+    /// device, compared with their copies, and removed.
+    ///
+    /// ```
+    /// use haul_copy::{Context, Copy};
+    ///
+    /// # let dir = haul_testbed::temp_dir();
+    /// # let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    /// # std::fs::create_dir(&from)?;
+    /// # std::fs::write(from.join("file"), "text")?;
+    /// let summary = Copy::new(&from, &to).move_sources().build()?.run(&Context::default())?;
+    /// assert_eq!(summary.stats.renamed, 1);
+    /// # assert!(!from.exists());
+    /// # assert_eq!(std::fs::read(to.join("file"))?, b"text");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn move_sources(self) -> Copy {
+        self.archive().with(|plan| {
+            plan.moves = true;
+            // What would be lost without a word stays.
+            (plan.preserve.xattr, plan.preserve.quiet) = (Wish::Require, false);
+        })
+    }
+
     /// What happens to files that exist at the destination; by default they are replaced.
     pub fn overwrite(self, overwrite: Overwrite) -> Copy {
         self.with(|plan| plan.overwrite = overwrite)
@@ -121,6 +179,46 @@ impl Copy {
         self.with(|plan| plan.resume = resume)
     }
 
+    /// Removes from directories of the destination what their sources do not have.
+    pub fn delete(self, delete: Delete) -> Copy {
+        self.with(|plan| plan.delete = Some(delete))
+    }
+
+    /// Nothing is written; the observer hears what would be done, and of the errors that can be foreseen. What is counted is what
+    /// would be made, with no bytes moved.
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    ///
+    /// use haul_copy::events::{Action, Event, Observer};
+    /// use haul_copy::{Context, Copy};
+    ///
+    /// #[derive(Default)]
+    /// struct Actions(Mutex<Vec<Action>>);
+    ///
+    /// impl Observer for Actions {
+    ///     fn event(&self, event: &Event<'_>) {
+    ///         if let Event::Planned(planned) = event {
+    ///             self.0.lock().unwrap().push(planned.action);
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let dir = haul_testbed::temp_dir();
+    /// # let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    /// # std::fs::create_dir(&from)?;
+    /// # std::fs::write(from.join("file"), "text")?;
+    /// let actions = Actions::default();
+    /// let copy = Copy::new(&from, &to).archive().dry_run(true).build()?;
+    /// copy.run(&Context { observer: &actions, ..Context::default() })?;
+    /// assert_eq!(*actions.0.lock().unwrap(), [Action::MakeDirectory, Action::Copy]);
+    /// # assert!(!to.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dry_run(self, dry_run: bool) -> Copy {
+        self.with(|plan| plan.dry_run = dry_run)
+    }
+
     /// So many files at the same time; by default as many as make the copy faster.
     pub fn jobs(self, jobs: usize) -> Copy {
         self.with(|plan| plan.jobs = Some(jobs))
@@ -136,9 +234,13 @@ impl Copy {
     ///
     /// # Errors
     /// The first [`Conflict`].
-    pub fn build(self) -> Result<Prepared, Conflict> {
+    pub fn build(mut self) -> Result<Prepared, Conflict> {
+        if self.choice != Choice::default() {
+            self.plan.filter = Filter::new(self.choice).map_err(Conflict::Pattern)?;
+        }
         let plan = &self.plan;
         let resume = plan.resume;
+        let dry = plan.against_dry_run().filter(|_| plan.dry_run);
         let conflicts = [
             (plan.sources.is_empty(), Conflict::NoSource),
             (plan.jobs == Some(0), Conflict::NoJobs),
@@ -146,19 +248,24 @@ impl Copy {
             (resume && plan.backup != Backup::None, Conflict::ResumeWithBackup),
             (resume && plan.link != LinkMode::Copy, Conflict::ResumeWithLinks),
             (resume && plan.overwrite == Overwrite::Refuse, Conflict::ResumeWithRefusal),
+            (plan.against_deletion().is_some(), Conflict::Deletion(plan.against_deletion().unwrap_or_default())),
             (plan.reads_again() && plan.smart != SmartCopy::Off, Conflict::VerifyWithSmart),
+            (dry.is_some(), Conflict::DryRun(dry.unwrap_or_default())),
         ];
-        match conflicts.into_iter().find(|(found, _)| *found) {
-            Some((_, conflict)) => Err(conflict),
+        let moving = plan.against_moving().filter(|_| plan.moves).map(Conflict::Move);
+        match conflicts.into_iter().find(|(found, _)| *found).map(|(_, conflict)| conflict).or(moving) {
+            Some(conflict) => Err(conflict),
             None => Ok(Prepared { plan: self.plan }),
         }
     }
 }
 
-/// Two wishes that do not go together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Two wishes that do not go together, or one that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conflict {
+    /// A pattern says nothing.
+    Pattern(BadPattern),
     /// There is nothing to copy.
     NoSource,
     /// No file may be copied at a time.
@@ -171,19 +278,31 @@ pub enum Conflict {
     ResumeWithLinks,
     /// What the first run made is there, and would be refused.
     ResumeWithRefusal,
+    /// What the source does not have cannot be removed beside this: [`Plan::against_deletion`].
+    Deletion(&'static str),
     /// What is left out of a disk image cannot be compared.
     VerifyWithSmart,
+    /// Sources cannot be moved with this option of the command: [`Plan::against_moving`].
+    Move(&'static str),
+    /// A dry run cannot foresee this: [`Plan::against_dry_run`].
+    DryRun(&'static str),
 }
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Conflict::Pattern(bad) => return bad.fmt(f),
+            Conflict::Deletion(what) => {
+                return write!(f, "what the source does not have cannot be removed with {what}");
+            }
+            Conflict::Move(what) => return write!(f, "moving does not go with {what}"),
             Conflict::NoSource => "there is no source",
             Conflict::NoJobs => "not even one file may be copied at a time",
             Conflict::AmbiguousDestination => "the destination could be the copy, or the directory that it goes into",
             Conflict::ResumeWithBackup => "a copy that is resumed would lose the backups of its first run",
             Conflict::ResumeWithLinks => "links to the source cannot be resumed",
             Conflict::ResumeWithRefusal => "a copy that is resumed meets what its first run made",
+            Conflict::DryRun(what) => return write!(f, "a dry run does not go with {what}"),
             Conflict::VerifyWithSmart => "a disk image without its free space is not equal to its source",
         })
     }
@@ -266,6 +385,10 @@ impl Observer for Nobody {
     fn in_order(&self) -> bool {
         false
     }
+
+    fn follows_data(&self) -> bool {
+        false
+    }
 }
 
 impl Confirm for Nobody {
@@ -342,6 +465,10 @@ impl Observer for Errors<'_> {
     fn in_order(&self) -> bool {
         self.next.in_order()
     }
+
+    fn follows_data(&self) -> bool {
+        self.next.follows_data()
+    }
 }
 
 #[cfg(test)]
@@ -363,11 +490,24 @@ mod tests {
         assert_eq!(refused(resumed().with(|plan| plan.backup = Backup::Simple)), Conflict::ResumeWithBackup);
         assert_eq!(refused(resumed().with(|plan| plan.link = LinkMode::Hard)), Conflict::ResumeWithLinks);
         assert_eq!(refused(resumed().overwrite(Overwrite::Refuse)), Conflict::ResumeWithRefusal);
+        let Conflict::Pattern(bad) = refused(copy().exclude("a").include("[")) else { panic!("it is no pattern") };
+        assert_eq!(bad.pattern, "[");
         let guess = |plan: &mut Plan| plan.destination = Destination::Guess("b".into());
         assert_eq!(refused(resumed().with(guess)), Conflict::AmbiguousDestination);
+        let deleting = || copy().delete(Delete::default());
+        assert!(matches!(refused(deleting()), Conflict::Deletion(why) if why.contains("-r")));
+        let deleting = || deleting().archive();
+        assert_eq!(refused(deleting().with(guess)), Conflict::AmbiguousDestination);
+        assert!(matches!(refused(deleting().overwrite(Overwrite::Ask)), Conflict::Deletion("-i")));
+        assert!(deleting().build().is_ok());
         let smart = |plan: &mut Plan| plan.smart = SmartCopy::Auto;
         assert_eq!(refused(copy().verify(Verify::Read).with(smart)), Conflict::VerifyWithSmart);
         assert!(resumed().verify(Verify::Read).build().is_ok());
+        let moved = || copy().move_sources();
+        assert!(matches!(refused(moved().follow(Dereference::Always)), Conflict::Move(_)));
+        assert!(matches!(refused(moved().resume(true)), Conflict::Move(_)));
+        assert!(moved().durable(Durable::File).build().is_ok());
+        assert!(matches!(refused(resumed().dry_run(true)), Conflict::DryRun(what) if what.starts_with("--resume")));
     }
 
     #[test]

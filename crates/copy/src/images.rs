@@ -2,6 +2,7 @@
 //! the statistics record (docs/stats.md).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
@@ -28,6 +29,17 @@ pub struct ImageReport {
     pub copied_after_all: Option<String>,
     /// Somebody wrote to the source meanwhile.
     pub source_written: bool,
+    /// Parallel workers that copied it; 0 of one that was copied whole.
+    pub workers: u64,
+    /// Their number times the time that they took together.
+    #[serde(rename = "worker_seconds", serialize_with = "seconds")]
+    pub worker_time: Duration,
+    /// In calls that read, or ask the kernel to read ahead.
+    #[serde(rename = "read_seconds", serialize_with = "seconds")]
+    pub read_time: Duration,
+    /// In calls that write, or make zeros.
+    #[serde(rename = "write_seconds", serialize_with = "seconds")]
+    pub write_time: Duration,
     /// Its parts, by their first byte.
     pub regions: Vec<RegionReport>,
 }
@@ -63,4 +75,8 @@ impl ImageReport {
 /// A path as a string, in which bytes that are not UTF-8 are replaced.
 fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }

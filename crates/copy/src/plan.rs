@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 pub use haul_fs::preserve::{ContextRule, ModeRule, Preserve, Wish};
 pub use haul_io::engine::EngineName;
-pub use haul_io::options::{CacheUse, DataOptions, EngineChoice, Preallocate, Reflink, Sparse};
+pub use haul_io::options::{CacheUse, DataOptions, EngineChoice, Preallocate, Reflink, Sparse, Writeback};
 pub use haul_io::profile;
 use haul_io::strategy::Demands;
 pub use haul_io::verify::Checksum;
 
-use crate::list::{FileList, Shard};
+use crate::filter::Filter;
+use crate::list::{FileList, Names, Shard};
 
 /// One copy as the user asked for it.
 ///
@@ -33,12 +34,15 @@ pub struct Plan {
     pub attributes_only: bool,
     /// What happens to an existing destination file.
     pub overwrite: Overwrite,
-    /// Copy only where the destination is missing or older than the source.
-    pub only_newer: bool,
+    /// Which existing files count as up to date, and stay.
+    pub update: Update,
     /// Remove a destination that cannot be opened and try again (`--force`).
     pub force: bool,
     /// Remove each existing destination before it is opened (`--remove-destination`).
     pub remove_destination: bool,
+    /// Sources are moved: renamed where the filesystem can, and else removed when their copies are on the device and were
+    /// compared. See [`Plan::against_moving`].
+    pub moves: bool,
     /// How an existing destination is kept under another name.
     pub backup: Backup,
     /// Appended to the name by simple backups.
@@ -55,10 +59,15 @@ pub struct Plan {
     pub one_file_system: bool,
     /// The first error ends the run; otherwise the other files are still copied.
     pub fail_fast: bool,
+    /// Nothing is written anywhere. What would be done is reported ([`Event::Planned`](crate::events::Event::Planned)), and so
+    /// are the errors that can be foreseen. See [`Plan::against_dry_run`].
+    pub dry_run: bool,
     /// Create the target of a dangling destination link, as POSIX asks (`POSIXLY_CORRECT`).
     pub write_through_dangling_link: bool,
     /// How the data of regular files is moved.
     pub data: DataOptions,
+    /// Whether a whole tree is copied as a snapshot.
+    pub clone_tree: CloneTree,
     /// Which files are copied without what the guests of a disk image do not use.
     pub smart: SmartCopy,
     /// The images are frozen snapshots, whoever has them open.
@@ -67,6 +76,8 @@ pub struct Plan {
     pub context: ContextRule,
     /// Files copied at the same time; `None` lets haul decide.
     pub jobs: Option<usize>,
+    /// Remove from the destination what the source does not have.
+    pub delete: Option<Delete>,
     /// Remove a new file that could not be copied whole.
     pub remove_partial: bool,
     /// When a copy is on its device.
@@ -82,6 +93,11 @@ pub struct Plan {
     /// What is done is written down, and what an earlier run of the same plan has done is not done again. Every file is on its
     /// device before it gets its name, as with [`Durable::File`].
     pub resume: bool,
+    /// Which entries below the sources are copied; `None`: all. A source that it excludes itself is an error.
+    pub filter: Option<Arc<Filter>>,
+    /// Only what has these names below the one source is copied, and the directories on the way. A name that is not there is an
+    /// error; the others are copied. With `list`, that is what was found under these names.
+    pub names: Option<Arc<Names>>,
     /// Only what this list names is copied; it is of these sources.
     pub list: Option<Arc<FileList>>,
     /// Only this part is copied, of the list or of what a walk finds; other processes copy the others.
@@ -95,17 +111,45 @@ impl Plan {
     pub(crate) fn uses_temporary_file(&self) -> bool {
         // What a shard leaves alone when it is run again must be whole.
         let repeatable = self.shard.is_some() && self.keeps_existing();
-        self.atomic || self.names_wait() || self.verify != Verify::Off || repeatable
+        self.atomic || self.moves || self.names_wait() || self.verify != Verify::Off || repeatable
     }
 
-    /// Whether a file that stands at the destination may stay as it is (`-n`, `-u`).
+    /// Whether a source that is renamed is what the plan wants of its copy: all that a filesystem keeps of it.
+    pub(crate) fn renames(&self) -> bool {
+        let Preserve { mode, ownership, timestamps, links, xattr, .. } = self.preserve;
+        let keeps_all = mode == ModeRule::Keep && ownership && timestamps && links && xattr != Wish::No;
+        self.moves && keeps_all && self.context == ContextRule::Default
+    }
+
+    /// The same of a directory with all that is in it.
+    pub(crate) fn renames_trees(&self) -> bool {
+        self.renames() && self.filter.is_none() && !self.one_file_system
+    }
+
+    /// Whether what is written is on its device before the run ends.
+    pub(crate) fn syncs(&self) -> bool {
+        // Nothing that exists nowhere else may be in memory only.
+        self.durable != Durable::None || self.moves
+    }
+
+    /// Whether a file that stands at the destination may stay as it is (`-n`, `--update`).
     pub(crate) fn keeps_existing(&self) -> bool {
-        self.only_newer || self.overwrite == Overwrite::Skip
+        self.update != Update::All || self.overwrite == Overwrite::Skip
     }
 
     /// Whether files are on the device before they get their names.
     pub(crate) fn names_wait(&self) -> bool {
         self.durable == Durable::File || self.verify == Verify::Device || self.resume
+    }
+
+    /// From when on bytes of a copy are all that is asked for.
+    pub fn done_when(&self) -> DoneWhen {
+        match (self.durable, self.verify) {
+            _ if self.names_wait() => DoneWhen::Synced,
+            (Durable::None, Verify::Off) => DoneWhen::Written,
+            (Durable::None, _) => DoneWhen::Compared,
+            _ => DoneWhen::Flushed,
+        }
     }
 
     /// Why the sources of this plan cannot be listed, or cannot be copied by a list or in shards, if they cannot.
@@ -114,6 +158,13 @@ impl Plan {
         let shard = self.shard.is_some();
         let against = [
             (self.recursive && self.dereference == Dereference::Always, "symbolic links that are followed (-L)"),
+            (self.names.is_some() && self.sources.len() > 1, "several sources: names are below one"),
+            (
+                self.list.is_some()
+                    && self.names.is_none()
+                    && self.filter.as_ref().is_some_and(|filter| filter.choice().exclude_caches),
+                "--exclude-caches, which belongs to the command that makes the list",
+            ),
             (self.parents, "--parents"),
             (self.strip_trailing_slashes, "--strip-trailing-slashes"),
             (shard && self.backup != Backup::None, "--backup: a shard that is repeated would lose it"),
@@ -126,10 +177,79 @@ impl Plan {
         against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
     }
 
-    /// The destination, if a repeated run might read it otherwise than the first one did. With `resume` or a shard it must not
-    /// depend on what is there whether that is the copy or the directory that the copy goes into, and a run refuses such a plan.
+    /// Why what this plan asks for cannot be foreseen by a dry run, if it cannot.
+    pub fn against_dry_run(&self) -> Option<&'static str> {
+        let against = [
+            (self.resume, "--resume, which records what is done"),
+            (self.shard.is_some(), "--shard, which records what is done"),
+            (self.checksum.is_some(), "--checksum and --digests, which are of copies"),
+            (self.smart != SmartCopy::Off, "--smart: what is free in an image is known when it is read"),
+            (self.delete.is_some(), "--delete"),
+            (self.moves, "--move"),
+            (self.clone_tree != CloneTree::Never, "--clone-tree"),
+        ];
+        against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
+    }
+
+    /// What of this plan does not go with `delete`, if there is any, and such a plan is refused.
+    pub fn against_deletion(&self) -> Option<&'static str> {
+        self.delete?;
+        let against = [
+            (!self.recursive, "a copy without -r"),
+            (self.sources.len() > 1, "several sources: one could be in the copy of another"),
+            (self.moves, "--move"),
+            (self.dereference == Dereference::Always, "-L: what a link leads to may be in the copy"),
+            (self.names.is_some(), "--files-from: a list does not say what is gone"),
+            (self.list.is_some(), "--list: a list does not say what is gone"),
+            (self.shard.is_some(), "--shard"),
+            (self.parents, "--parents"),
+            (self.backup != Backup::None, "--backup: the source does not have the backups"),
+            (self.link != LinkMode::Copy, "--link and --symbolic-link"),
+            (self.attributes_only, "--attributes-only"),
+            (self.keep_directory_symlink, "--keep-directory-symlink: nothing is deleted through a symbolic link"),
+            (self.overwrite == Overwrite::Ask, "-i"),
+            (self.overwrite != Overwrite::Replace, "-n, --update=none and --update=none-fail"),
+        ];
+        against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
+    }
+
+    /// Why sources cannot be moved by this plan, if they cannot: what it makes is no copy that could take the place of a source,
+    /// or nobody looks at each of them.
+    pub fn against_moving(&self) -> Option<&'static str> {
+        let against = [
+            (self.link != LinkMode::Copy, "--link and --symbolic-link, which copy nothing"),
+            (self.attributes_only, "--attributes-only, which copies no data"),
+            (self.data.engine == EngineChoice::Only(EngineName::Null), "--engine=null, which copies no data"),
+            (self.smart != SmartCopy::Off, "--smart, which leaves bytes out"),
+            (self.copy_contents, "--copy-contents, which makes files of another kind"),
+            (
+                self.dereference != Dereference::Never,
+                "-L and -H: what links lead to would be copied, and the links removed",
+            ),
+            (self.keep_directory_symlink, "--keep-directory-symlink"),
+            (self.parents, "--parents"),
+            (self.backup != Backup::None, "--backup: a backup could take the name of what was moved a moment ago"),
+            (self.verify == Verify::Device, "--verify=device: each copy is compared with its source in any case"),
+            (self.checksum.is_some(), "--checksum and --digests: what is renamed is not read"),
+            (self.resume, "--resume: run the same command again to go on"),
+            (self.shard.is_some(), "--shard"),
+            (self.delete.is_some(), "--delete"),
+            (self.names.is_some(), "--files-from"),
+            (self.list.is_some(), "--list"),
+        ];
+        against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
+    }
+
+    /// Whether what the source does not have stays until everything is copied: a run that ends early has removed nothing then.
+    pub(crate) fn deletes_at_last(&self) -> bool {
+        self.delete.is_some() && self.uses_temporary_file()
+    }
+
+    /// The destination, if a repeated run might read it otherwise than the first one did. With `resume`, `delete` or a shard it
+    /// must not depend on what is there whether that is the copy or the directory that the copy goes into, and a run refuses such
+    /// a plan.
     pub fn ambiguous_destination(&self) -> Option<&OsStr> {
-        let is_repeated = self.resume || self.shard.is_some();
+        let is_repeated = self.resume || self.shard.is_some() || self.delete.is_some();
         // Several sources, and whole source paths, go only into a directory.
         let could_be_both = self.sources.len() == 1 && !self.parents;
         match &self.destination {
@@ -145,7 +265,7 @@ impl Plan {
             reads_again: self.reads_again(),
             verified_in_cache: self.verify == Verify::Read,
             renamed: self.atomic,
-            durable: self.durable != Durable::None || self.names_wait(),
+            durable: self.syncs() || self.names_wait(),
         }
     }
 
@@ -166,9 +286,10 @@ impl Default for Plan {
             link: LinkMode::Copy,
             attributes_only: false,
             overwrite: Overwrite::Replace,
-            only_newer: false,
+            update: Update::All,
             force: false,
             remove_destination: false,
+            moves: false,
             backup: Backup::None,
             backup_suffix: OsString::from("~"),
             preserve: Preserve::default(),
@@ -177,12 +298,15 @@ impl Default for Plan {
             keep_directory_symlink: false,
             one_file_system: false,
             fail_fast: false,
+            dry_run: false,
             write_through_dangling_link: false,
             data: DataOptions::default(),
+            clone_tree: CloneTree::Never,
             smart: SmartCopy::Off,
             snapshot: false,
             context: ContextRule::Default,
             jobs: None,
+            delete: None,
             remove_partial: true,
             durable: Durable::None,
             atomic: false,
@@ -190,6 +314,8 @@ impl Default for Plan {
             verify: Verify::Off,
             checksum: None,
             resume: false,
+            filter: None,
+            names: None,
             list: None,
             shard: None,
             job: Job::Recorded,
@@ -222,7 +348,7 @@ pub enum Destination {
 
 impl Destination {
     /// The operand.
-    pub(crate) fn path(&self) -> &OsStr {
+    pub fn path(&self) -> &OsStr {
         let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = self;
         path
     }
@@ -263,6 +389,26 @@ pub enum Overwrite {
     Refuse,
 }
 
+/// Which files that exist at the destination count as up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Update {
+    /// None: all are replaced.
+    All,
+    /// Those that are not older than their sources (`-u`).
+    Older,
+    /// Those of the size and the time of modification of their sources.
+    Changed,
+    /// Those of the contents of their sources.
+    Content,
+}
+
+impl Update {
+    /// Whether what is up to date is like its source, but perhaps for attributes, which are brought up to date then.
+    pub(crate) fn compares(self) -> bool {
+        matches!(self, Update::Changed | Update::Content)
+    }
+}
+
 /// How an existing destination is kept under another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backup {
@@ -274,6 +420,29 @@ pub enum Backup {
     Existing,
     /// `NAME.~N~`.
     Numbered,
+}
+
+/// What is removed from the destination since the source does not have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delete {
+    /// Also where the directory of the source is empty, as one is whose filesystem is not mounted.
+    pub force: bool,
+    /// Also what the patterns of the filter exclude.
+    pub excluded: bool,
+    /// So many entries at most in the whole run.
+    pub most: Option<u64>,
+}
+
+/// Whether the copy of a tree is a snapshot, where the source is a subvolume of btrfs and the destination is new.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CloneTree {
+    /// It is copied entry by entry.
+    #[default]
+    Never,
+    /// Where that is possible, and has all that the copy would have.
+    Auto,
+    /// Always; a tree for which that is not possible is an error.
+    Always,
 }
 
 /// Which files are copied without what the guests of a disk image do not use.
@@ -296,6 +465,20 @@ pub enum Durable {
     Flush,
     /// Each file before it gets its name, and all names before the run ends.
     File,
+}
+
+/// From when on bytes of a copy are all that its plan asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DoneWhen {
+    /// When they are written.
+    Written,
+    /// When they were read again ([`Event::Secured`](crate::events::Event::Secured)).
+    Compared,
+    /// When their file is on the device, and compared with that if the plan says so
+    /// ([`Event::Secured`](crate::events::Event::Secured)).
+    Synced,
+    /// When the run ends.
+    Flushed,
 }
 
 /// What happens if a regular file changes while it is copied: if its size, its time of modification or its time of change

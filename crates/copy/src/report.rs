@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_io::control::{Cancel, Control, Progress};
 use haul_io::moved::Moved;
@@ -16,6 +17,7 @@ use crate::publish::Partials;
 use crate::stats::Stats;
 
 /// What a run needs besides the plan.
+#[derive(Clone)]
 pub struct Session<'a> {
     /// Hears everything.
     pub observer: &'a dyn Observer,
@@ -38,6 +40,13 @@ impl Session<'_> {
     pub(crate) fn control(&self) -> Control<'_> {
         Control { progress: self, cancel: &self.cancel, pace: &self.pace }
     }
+
+    /// Tells an observer that follows the data of each file.
+    pub(crate) fn tell_of_data<'e>(&self, event: impl FnOnce() -> Event<'e>) {
+        if self.observer.follows_data() {
+            self.observer.event(&event());
+        }
+    }
 }
 
 impl Progress for Session<'_> {
@@ -59,8 +68,14 @@ pub(crate) struct Reporter<'a> {
     session: &'a Session<'a>,
     /// The first error ends the run.
     fail_fast: bool,
+    /// Whether any thread has reported an error, but for one of what is deleted.
+    copy_failed: &'a AtomicBool,
     /// The counters of this thread.
     pub stats: Stats,
+    /// Errors of files that waited for their names, which are heard while others are copied.
+    pub errors_of_waiting: u64,
+    /// Attributes that could not be kept, with an error or without.
+    losses: u64,
     /// Something that was asked for was not done.
     pub failed: bool,
     /// Overwritten files that are neither the old nor the new ones.
@@ -68,13 +83,34 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    /// Nothing is counted yet.
-    pub(crate) fn new(session: &'a Session<'a>, fail_fast: bool) -> Reporter<'a> {
-        Reporter { session, fail_fast, stats: Stats::default(), failed: false, damaged: Vec::new() }
+    pub(crate) fn new(session: &'a Session<'a>, fail_fast: bool, copy_failed: &'a AtomicBool) -> Reporter<'a> {
+        let stats = Stats::default();
+        Reporter {
+            session,
+            fail_fast,
+            copy_failed,
+            stats,
+            errors_of_waiting: 0,
+            losses: 0,
+            failed: false,
+            damaged: Vec::new(),
+        }
+    }
+
+    /// Errors of what is being copied, not of what waited for its name; and attributes that were lost, of which not each is an
+    /// error: a cause is named once.
+    pub(crate) fn failures_of_copying(&self) -> u64 {
+        self.stats.errors + self.losses - self.errors_of_waiting
     }
 
     /// Reports an error: the run will have failed. Always `false`, for use as a result.
     pub(crate) fn problem(&mut self, error: Error) -> bool {
+        self.copy_failed.store(true, Ordering::Relaxed);
+        self.problem_of_deletion(error)
+    }
+
+    /// The same about what `--delete` leaves there: whatever is to be copied is, or will be.
+    pub(crate) fn problem_of_deletion(&mut self, error: Error) -> bool {
         self.failed = true;
         // What comes to an end because of it is no further error.
         if self.fail_fast {
@@ -123,7 +159,11 @@ impl<'a> Reporter<'a> {
                 self.problem(error);
             }
         }
-        self.failed |= !kept;
+        if !kept {
+            self.failed = true;
+            self.losses += 1;
+            self.copy_failed.store(true, Ordering::Relaxed);
+        }
         kept
     }
 
@@ -140,71 +180,9 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// What was counted and heard.
-#[cfg(test)]
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Counted {
-    pub errors: u64,
-    pub warnings: u64,
-    pub failed: bool,
-    pub cancelled: bool,
-    pub heard: Vec<String>,
-}
-
-/// Lets a reporter report, and gives what came of it.
-#[cfg(test)]
-pub(crate) fn report_of(fail_fast: bool, work: impl FnOnce(&mut Reporter<'_>)) -> Counted {
-    use std::sync::Mutex;
-
-    use haul_io::control::Cancel;
-    use haul_io::pace::Pace;
-
-    use crate::events::{Confirm, Observer, Question};
-    use crate::meta::XattrRules;
-    use crate::publish::Partials;
-
-    #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
-
-    impl Observer for Heard {
-        fn event(&self, event: &Event<'_>) {
-            let text = match event {
-                Event::Problem(error) => format!("error: {error}"),
-                Event::Warning(error) => format!("warning: {error}"),
-                _ => "event".into(),
-            };
-            self.0.lock().unwrap().push(text);
-        }
-    }
-
-    struct Nobody;
-
-    impl Confirm for Nobody {
-        fn overwrite(&self, _: &Question<'_>) -> bool {
-            panic!("nothing is asked")
-        }
-    }
-
-    let heard = Heard::default();
-    let session = Session {
-        observer: &heard,
-        confirm: &Nobody,
-        cancel: Cancel::default(),
-        pace: Pace::default(),
-        partials: Partials::default(),
-        xattr_rules: XattrRules::default(),
-        skip_files: Vec::new(),
-    };
-    let mut reporter = Reporter::new(&session, fail_fast);
-    work(&mut reporter);
-    let Reporter { stats, failed, .. } = reporter;
-    let (errors, warnings, cancelled) = (stats.errors, stats.warnings, session.cancel.is_cancelled());
-    Counted { errors, warnings, failed, cancelled, heard: heard.0.into_inner().unwrap() }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
     use crate::context::test_support::Bench;
@@ -214,10 +192,10 @@ mod tests {
     #[test]
     fn what_moves_bytes_is_stopped_with_the_session() {
         let bench = Bench::new(Plan::default());
-        let ran = bench.run(|cx, _| {
-            let control = cx.session.control();
+        let ran = bench.run(|worker| {
+            let control = worker.cx.session.control();
             let before = control.cancel.is_cancelled();
-            cx.session.cancel.cancel();
+            worker.cx.session.cancel.cancel();
             (before, control.cancel.is_cancelled())
         });
         assert_eq!(ran.value, (false, true));
@@ -237,6 +215,10 @@ mod tests {
         fn in_order(&self) -> bool {
             false
         }
+
+        fn follows_data(&self) -> bool {
+            false
+        }
     }
 
     impl Confirm for Bytes {
@@ -245,62 +227,75 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_moves_bytes_reports_to_the_observer_of_the_session() {
-        let bytes = Bytes::default();
-        let session = Session {
-            observer: &bytes,
-            confirm: &bytes,
+    fn session(bytes: &Bytes) -> Session<'_> {
+        Session {
+            observer: bytes,
+            confirm: bytes,
             cancel: Cancel::default(),
             pace: Pace::default(),
             partials: Partials::default(),
             xattr_rules: meta::XattrRules::default(),
             skip_files: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn what_moves_bytes_reports_to_the_observer_of_the_session() {
+        let bytes = Bytes::default();
+        let session = session(&bytes);
         let progress = session.control().progress;
         progress.moved(Moved { written: 7, ..Moved::default() });
         assert_eq!((bytes.0.load(Ordering::Relaxed), progress.wants_all()), (7, false));
+    }
+
+    #[test]
+    fn events_that_nobody_follows_are_not_made() {
+        session(&Bytes::default()).tell_of_data(|| panic!("it was made"));
     }
 }
 
 #[cfg(test)]
 mod reporter_tests {
     use super::*;
+    use crate::context::test_support::Bench;
     use crate::error::What;
+    use crate::plan::Plan;
 
     fn error() -> Error {
         Error::new(What::CannotOpen, "/a")
     }
 
-    const SAID: &str = r#"cannot open "/a" for reading"#;
+    const ERROR: &str = r#"error: cannot open "/a" for reading"#;
+    const WARNING: &str = r#"warning: cannot open "/a" for reading"#;
 
-    fn counted(errors: u64, warnings: u64, failed: bool, cancelled: bool) -> Counted {
-        let heard = (0..errors).map(|_| format!("error: {SAID}"));
-        let heard = heard.chain((0..warnings).map(|_| format!("warning: {SAID}"))).collect();
-        Counted { errors, warnings, failed, cancelled, heard }
+    /// Lets a reporter report. What was heard, which is counted, and whether the run has failed and is cancelled.
+    fn reported(fail_fast: bool, work: impl FnOnce(&mut Reporter<'_>)) -> (Vec<String>, bool, bool) {
+        let bench = Bench::new(Plan { fail_fast, ..Plan::default() });
+        let ran = bench.run(|worker| work(&mut worker.report));
+        (ran.heard, ran.failed, bench.cancel.is_cancelled())
     }
 
     #[test]
     fn an_error_is_heard_and_counted_and_fails_the_run() {
         let problem = |reporter: &mut Reporter<'_>| assert!(!reporter.problem(error()));
-        assert_eq!(report_of(false, problem), counted(1, 0, true, false));
+        assert_eq!(reported(false, problem), (vec![ERROR.into()], true, false));
     }
 
     #[test]
     fn the_first_error_cancels_a_run_that_is_to_fail_fast() {
         let fail = |reporter: &mut Reporter<'_>| assert_eq!(reporter.fail(error()), Reported);
-        assert_eq!(report_of(true, fail), counted(1, 0, true, true));
+        assert_eq!(reported(true, fail), (vec![ERROR.into()], true, true));
     }
 
     #[test]
     fn a_warning_is_heard_and_counted_and_no_failure() {
-        assert_eq!(report_of(true, |reporter| reporter.warning(&error())), counted(0, 1, false, false));
+        assert_eq!(reported(true, |reporter| reporter.warning(&error())), (vec![WARNING.into()], false, false));
     }
 
     #[test]
     fn attributes_that_could_not_be_set_are_errors_only_where_they_had_to_be() {
         let report = |problems: usize, kept: bool| {
-            report_of(false, |reporter| {
+            reported(false, |reporter| {
                 let said = reporter.attributes(|problem| {
                     (0..problems).for_each(|_| problem(error()));
                     kept
@@ -308,8 +303,8 @@ mod reporter_tests {
                 assert_eq!(said, kept);
             })
         };
-        assert_eq!(report(1, true), counted(0, 1, false, false));
-        assert_eq!(report(2, false), counted(2, 0, true, false));
-        assert!(report(0, false).failed, "a quiet loss is one, too");
+        assert_eq!(report(1, true), (vec![WARNING.into()], false, false));
+        assert_eq!(report(2, false), (vec![ERROR.into(); 2], true, false));
+        assert!(report(0, false).1, "a quiet loss is one, too");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use haul_io::moved::Moved;
 use haul_io::transfer::{PartReport, Report};
 
+use crate::filter::Verdict;
 use crate::images::ImageReport;
 use crate::plan::EngineName;
 
@@ -46,14 +47,26 @@ stats! {
         regular,
         /// Directories made or entered.
         directories,
+        /// Trees that were copied as snapshots. What is in them is not counted.
+        cloned_trees,
         /// Symbolic links made.
         symbolic_links,
         /// Hard links made instead of copies.
         hard_links,
         /// FIFOs, sockets and device nodes made.
         special,
+        /// Sources that were moved by renaming them, a directory with all that is in it as one.
+        renamed,
+        /// Sources that were removed after they were copied and compared.
+        removed,
         /// Sources passed over because of an option (`-n`, `-u`, `-i`).
         skipped,
+        /// Entries of the sources that a filter has excluded. What is in an excluded directory is not counted.
+        excluded,
+        /// Entries of the destination that were removed since the source does not have them, but directories.
+        deleted_files,
+        /// Directories that were.
+        deleted_directories,
         /// Regular files that an earlier run had finished (`--resume`).
         resumed_files,
         /// Bytes that were not copied since an earlier run had: of those files, and of the beginnings of others.
@@ -80,6 +93,9 @@ stats! {
         moved: Moved,
         /// The same for each engine that moved anything.
         engines: BTreeMap<EngineName, EngineStats>,
+        /// How many entries each rule of the filter has decided about, by the number of the rule. Those after the last one that has
+        /// decided anything may be left out.
+        rule_hits: Vec<u64>,
         /// Files that were looked at as disk images, the first `MOST_IMAGES` of them.
         images: Vec<ImageReport>,
         /// Time spent reading directories and attributes.
@@ -88,7 +104,7 @@ stats! {
         data_time: Duration,
         /// Time spent on owners, modes, times and extended attributes.
         metadata_time: Duration,
-        /// Time spent waiting for the device, where the copy has to be durable.
+        /// Time spent waiting for the device at the end, where the copy has to be durable or the device is slow.
         sync_time: Duration,
     }
 }
@@ -105,6 +121,21 @@ pub struct EngineStats {
 }
 
 impl Stats {
+    /// Counts what a filter has said of an entry.
+    pub(crate) fn count_verdict(&mut self, verdict: Verdict) {
+        self.excluded += u64::from(verdict.excluded);
+        if let Some(rule) = verdict.rule {
+            self.add_hits(rule, 1);
+        }
+    }
+
+    fn add_hits(&mut self, rule: usize, count: u64) {
+        if self.rule_hits.len() <= rule {
+            self.rule_hits.resize(rule + 1, 0);
+        }
+        self.rule_hits[rule] += count;
+    }
+
     /// Counts a file that was looked at as a disk image.
     pub(crate) fn count_image(&mut self, image: &ImageReport) {
         self.free_skipped += image.skipped;
@@ -153,6 +184,9 @@ impl AddAssign<&Stats> for Stats {
             mine.files += stats.files;
             mine.moved += stats.moved;
             mine.refusals += stats.refusals;
+        }
+        for (rule, count) in other.rule_hits.iter().enumerate() {
+            self.add_hits(rule, *count);
         }
         for image in &other.images {
             self.keep_image(image);

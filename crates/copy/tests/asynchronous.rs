@@ -11,7 +11,8 @@ use haul_copy::plan::{DataOptions, Destination, EngineChoice, EngineName, Plan};
 use haul_copy::run::Cancel;
 use haul_io::engine::Needs;
 use haul_io::moved::Refusal;
-use haul_sys::{Errno, sandbox};
+use haul_sys::Errno;
+use haul_sys::for_tests::{IO_URING_SETUP, forbid};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
 use support::copy;
 
@@ -36,7 +37,7 @@ fn where_a_container_forbids_io_uring_the_copy_goes_on_without() {
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     create_painted(&a, 5 * MIB + 3);
     // The filter belongs to this thread, which is this test's alone.
-    sandbox::forbid(sandbox::IO_URING_SETUP).unwrap();
+    forbid(IO_URING_SETUP).unwrap();
     let tried = Mutex::new(Vec::new());
     let (summary, problems) = copy(&forced(EngineName::IoUring, &a, &b), &Cancel::default(), |event| {
         if let Event::DataDone(report) = event {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use haul_copy::events::Event;
-use haul_copy::plan::{Destination, Durable, Plan, Preserve};
+use haul_copy::plan::{Destination, Durable, Plan, Preserve, Update};
 use haul_copy::run::Cancel;
 use haul_testbed::{Bed, Fs};
 
@@ -100,7 +100,7 @@ fn a_copy_in_several_files_for_its_names_is_updated_as_it_is() {
     make_names(&source);
     let dest = to.join("copy");
     for _ in 0..2 {
-        let update = Plan { only_newer: true, jobs: Some(1), ..Plan::default() };
+        let update = Plan { update: Update::Older, jobs: Some(1), ..Plan::default() };
         assert_eq!(copy(&source, &dest, update).0, [MOST, NAMES - MOST]);
     }
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::{DataOptions, Dereference, Destination, EngineChoice, EngineName, Overwrite, Plan, Preserve};
+use haul_copy::plan::{
+    DataOptions, Dereference, Destination, EngineChoice, EngineName, Overwrite, Plan, Preserve, Update,
+};
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
 use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 
@@ -78,7 +80,7 @@ impl Observer for Director {
     fn event(&self, event: &Event<'_>) {
         match event {
             Event::Copying { dest, .. } => self.saw(dest),
-            Event::Skipped(dest) => self.saw(dest),
+            Event::Skipped(dest, _) => self.saw(dest),
             Event::Problem(error) => self.problems.lock().unwrap().push(error.to_string()),
             _ => {}
         }
@@ -159,7 +161,7 @@ fn of_two_names_of_a_file_the_first_in_serial_order_is_copied_though_the_second_
     fs::write(s.dest.join("e"), "as new, but something else").unwrap();
     make_after(&other, &s.source.join("z"), |path| fs::write(path, "z").unwrap());
     let director = Director::new(s.dest.join("d/y"), s.dest.join("z"));
-    let summary = director.copy(&Plan { only_newer: true, ..plan(&s.source, &s.dest) });
+    let summary = director.copy(&Plan { update: Update::Older, ..plan(&s.source, &s.dest) });
     assert!(!summary.failed, "{:?}", director.problems());
     for name in ["d/y", "e"] {
         assert_eq!(fs::read_to_string(s.dest.join(name)).unwrap(), "new contents", "{name}");

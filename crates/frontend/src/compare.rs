@@ -6,14 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use haul_copy::compare::{self, Board, Difference, Found, Observer, Session, Summary};
 use haul_copy::error::Error;
 use haul_copy::plan::Plan;
+use haul_copy::run::{self, Partials};
 use haul_sys::inode::{DeviceNumber, Kind, Time};
 
 use crate::exit;
 use crate::quote::Quoter;
 use crate::report::Report;
+use crate::session::{session, xattr_rules};
 use crate::show::Show;
 use crate::words;
-use crate::xattrs;
 
 /// Other processes that help.
 #[derive(Clone, Copy)]
@@ -27,10 +28,19 @@ pub struct Helped<'a> {
 /// Does it, with other processes if there are any. Returns the exit status.
 pub fn compare(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
     // A signal has its default effect: nothing was written.
-    let rules = xattrs::rules(report, plan);
+    let survey = || run::list(plan, &session(report, plan, Partials::default(), Vec::new())).settle(plan);
+    let names = plan.names.as_ref().map(|_| survey()).transpose();
+    let nothing = names.is_err();
+    let (list, errors) = match names {
+        Ok(found) => found.map_or((None, 0), |(list, found)| (Some(list), found.errors)),
+        Err(errors) => (None, errors),
+    };
+    let plan = &Plan { list, ..plan.clone() };
+    let rules = xattr_rules(report, plan);
     let board = helped.map(|helped| helped.board);
     let session = Session { observer: &Printer(report), rules: &rules, stop: &|| false, board };
-    let summary = compare::compare(plan, &session);
+    let mut summary = if nothing { Summary::default() } else { compare::compare(plan, &session) };
+    summary.errors += errors;
     if show.verbose {
         let errors = match summary.errors {
             0 => String::new(),

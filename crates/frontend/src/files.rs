@@ -1,11 +1,21 @@
-//! Files that a user names for a command to read or write.
+//! Files that a user names for a command to read or write: file lists, which several processes share that copy a part each,
+//! and lists of digests as the programs that check them read them (`b3sum -c`, `sha256sum -c`, `md5sum -c`, `xxhsum -c`).
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use haul_copy::list::{self, FileList, LoadError};
+use haul_sys::inode::{FileId, Inode};
 use haul_sys::rustix::fs::OFlags;
+use tempfile::TempPath;
+
+use crate::quote::Quoter;
+use crate::words;
 
 /// Opens a file to read. Whatever else has this name, such as a FIFO, must not keep anybody waiting.
 ///
@@ -19,4 +29,136 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// The directory that has this name in it.
 pub(crate) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Reads a file list.
+///
+/// # Errors
+/// The message, without the program's name.
+pub fn load_list(path: &Path, quoter: &Quoter) -> Result<FileList, Vec<u8>> {
+    let loaded = File::open(path).map_err(LoadError::Io).and_then(|mut file| list::load(&mut file));
+    loaded.map_err(|error| {
+        let why = match &error {
+            LoadError::Io(error) => words::io_error(error),
+            error => error.to_string(),
+        };
+        words::unusable("cannot read the file list", path, &why, quoter)
+    })
+}
+
+/// A file that gets its name when it is complete.
+pub struct ListFile {
+    path: PathBuf,
+    out: BufWriter<File>,
+    /// Its name until then. None where the list goes to something that must stay what it is: /dev/stdout, a pipe.
+    temporary: Option<TempPath>,
+    /// The first thing that went wrong.
+    failed: Option<io::Error>,
+}
+
+impl ListFile {
+    /// Begins one in the directory where it goes, so that it is known at once if no file can be made there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn begin(path: &Path) -> io::Result<ListFile> {
+        let path = target_of(path)?;
+        let begun = |path, file, temporary| ListFile { path, out: BufWriter::new(file), temporary, failed: None };
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            let file = File::options().write(true).open(&path)?;
+            return Ok(begun(path, file, None));
+        }
+        // Not made by the library, whose errors do not say what the system said.
+        loop {
+            let name = parent_of(&path).join(format!(".haul-{:016x}", RandomState::new().build_hasher().finish()));
+            match File::options().write(true).create_new(true).open(&name) {
+                Ok(file) => return Ok(begun(path, file, Some(TempPath::try_from_path(name)?))),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Which file it is that is written, if it is a new one.
+    pub fn id(&self) -> Option<FileId> {
+        self.temporary.as_ref()?;
+        Inode::of(self.out.get_ref().as_fd()).ok().map(|inode| inode.id)
+    }
+
+    /// Adds a file and its digest.
+    pub fn add(&mut self, path: &Path, digest: &str) {
+        if self.failed.is_none() {
+            self.failed = self.out.write_all(&line(path, digest)).err();
+        }
+    }
+
+    /// Makes it a file list, and gives it its name.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn save(mut self, entries: &FileList, durable: bool) -> io::Result<()> {
+        list::save(entries, &mut self.out)?;
+        self.finish(durable)
+    }
+
+    /// Gives it its name; with `durable` when it is on the device.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn finish(&mut self, durable: bool) -> io::Result<()> {
+        // Whatever goes wrong, a list that is not whole goes.
+        let temporary = self.temporary.take();
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.out.flush()?;
+        let Some(temporary) = temporary else { return Ok(()) };
+        if durable {
+            self.out.get_ref().sync_all()?;
+        }
+        temporary.persist(&self.path).map_err(|error| error.error)?;
+        if durable {
+            File::open(parent_of(&self.path))?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a list of this name goes: a symbolic link stays, and the list goes to where it leads.
+///
+/// # Errors
+/// What the system says of a link that leads nowhere.
+pub fn target_of(path: &Path) -> io::Result<PathBuf> {
+    if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
+}
+
+/// One line of a list of digests. A name with a newline or a backslash in it is escaped, and a backslash before the digest says so.
+pub fn line(path: &Path, digest: &str) -> Vec<u8> {
+    let name = path.as_os_str().as_bytes();
+    let mut line = Vec::with_capacity(digest.len() + name.len() + 4);
+    if name.iter().any(|byte| matches!(byte, b'\\' | b'\n')) {
+        line.push(b'\\');
+    }
+    line.extend_from_slice(digest.as_bytes());
+    line.extend_from_slice(b"  ");
+    for byte in name {
+        match byte {
+            b'\\' => line.extend_from_slice(br"\\"),
+            b'\n' => line.extend_from_slice(br"\n"),
+            byte => line.push(*byte),
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_break_the_line_is_escaped() {
+        assert_eq!(line(Path::new("a b"), "12"), b"12  a b\n");
+        assert_eq!(line(Path::new("a\nb\\c"), "12"), b"\\12  a\\nb\\\\c\n");
+    }
 }

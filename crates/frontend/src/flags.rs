@@ -1,5 +1,4 @@
-//! What an option is, in one value: its names, its argument, what the documentation says of it, what it does, and which
-//! other options it does not go with.
+//! What an option is, in one value: its names, its argument, what the documentation says of it, and what it does.
 //!
 //! A command declares its options as [`Flag`]s over a draft of its own, which their effects change. Its parser, `--help`, its
 //! man page and the completions of the shells all read the table of these values, and nothing else knows of single options.
@@ -97,6 +96,8 @@ pub enum Effect<D: 'static> {
     Word(&'static str, fn(&mut D, &'static str)),
     /// Of any other.
     Value(fn(&mut D, &Given<'_>) -> Result<(), Complaint>),
+    /// Nothing: the command prints this and ends.
+    Print(Information),
 }
 
 /// One option of a command with a draft `D`.
@@ -125,27 +126,7 @@ pub struct Flag<D: 'static> {
     pub effect: Effect<D>,
     /// In which modes it has a meaning, besides copying.
     pub modes: &'static [Mode],
-    /// What it means together with the other options, whatever their order, once all of them are read; the complaint if it
-    /// does not go with one of them. Called whether or not it was given.
-    pub settle: fn(&mut D, &Quoter) -> Result<(), Complaint>,
 }
-
-// Not derived: that would demand the same of drafts.
-impl<D> Clone for Effect<D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D> Copy for Effect<D> {}
-
-impl<D> Clone for Flag<D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D> Copy for Flag<D> {}
 
 impl<D> Flag<D> {
     /// An option of cp, without names, argument or effect, which `..` takes the rest from.
@@ -163,7 +144,6 @@ impl<D> Flag<D> {
             details: "",
             effect: Effect::Switch(|_| {}),
             modes: &[],
-            settle: |_, _| Ok(()),
         }
     }
 
@@ -188,35 +168,20 @@ impl<D> Flag<D> {
             Effect::Switch(set) => set(draft),
             Effect::Word(without, set) => set(draft, given.word_or(without)?),
             Effect::Value(set) => set(draft, &given)?,
+            Effect::Print(_) => {}
         }
         Ok(())
     }
 }
 
-/// How many options groups have.
-pub(crate) const fn count<D>(groups: &[&[Flag<D>]]) -> usize {
-    let (mut count, mut group) = (0, 0);
-    while group < groups.len() {
-        count += groups[group].len();
-        group += 1;
-    }
-    count
-}
+/// All options of a command, in groups.
+pub struct Table<D: 'static>(pub &'static [&'static [Flag<D>]]);
 
-/// The options of all groups, of which there are `N`.
-pub(crate) const fn concat<D, const N: usize>(groups: &[&[Flag<D>]]) -> [Flag<D>; N] {
-    let mut all = [groups[0][0]; N];
-    let (mut filled, mut group) = (0, 0);
-    while group < groups.len() {
-        let mut next = 0;
-        while next < groups[group].len() {
-            all[filled] = groups[group][next];
-            filled += 1;
-            next += 1;
-        }
-        group += 1;
+impl<D> Table<D> {
+    /// In the order of the documentation within their categories.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Flag<D>> {
+        self.0.iter().copied().flatten()
     }
-    all
 }
 
 /// The long names of GNU cp 9.1 in the order in which its messages list them, `path`, the old name of `parents`, included.
@@ -252,23 +217,13 @@ pub const CP_ORDER: [&str; 29] = [
     "version",
 ];
 
-/// The option of a name in full, old ones included.
-pub(crate) fn by_long_name<D>(table: &'static [Flag<D>], name: &str) -> Option<&'static Flag<D>> {
-    table.iter().find(|flag| !name.is_empty() && [flag.long, flag.former].contains(&name))
-}
-
-/// The option of a letter.
-pub(crate) fn by_letter<D>(table: &'static [Flag<D>], letter: u8) -> Option<&'static Flag<D>> {
-    table.iter().find(|flag| flag.short.bytes().any(|own| own == letter))
-}
-
 /// What must hold of every table of options, for the tests of a command.
 ///
 /// # Panics
 /// When it does not hold.
-pub fn check<D>(table: &[Flag<D>]) {
+pub fn check<D>(table: &Table<D>) {
     let mut seen = HashSet::new();
-    for flag in table {
+    for flag in table.iter() {
         let name = format!("-{} --{}", flag.short, flag.long);
         assert!(!(flag.short.is_empty() && flag.long.is_empty()));
         for long in [flag.long, flag.former] {
@@ -277,7 +232,7 @@ pub fn check<D>(table: &[Flag<D>]) {
         assert!(flag.short.chars().all(|letter| seen.insert(format!("-{letter}"))), "{name} is taken twice");
         assert!(flag.words_at.is_none_or(|other| table.iter().any(|flag| flag.long == other)), "{name}");
         let fits = match flag.effect {
-            Effect::Switch(_) => flag.argument == Argument::None,
+            Effect::Switch(_) | Effect::Print(_) => flag.argument == Argument::None,
             Effect::Word(without, _) => {
                 let known = flag.values.choices().iter().any(|choice| choice.name == without);
                 known && matches!(flag.values, Values::One(_)) && flag.argument != Argument::None

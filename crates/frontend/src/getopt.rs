@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::flags::{self, Argument, CP_ORDER, Flag};
+use crate::flags::{Argument, CP_ORDER, Flag, Table};
+use crate::nearest::nearest;
 use crate::values::Origin;
 
 /// An option as it was found on the command line.
@@ -23,13 +24,22 @@ pub struct Parser<D: 'static> {
     operands: Vec<OsString>,
     /// POSIXLY_CORRECT: the first operand ends the options.
     posix: bool,
-    table: &'static [Flag<D>],
+    /// Letters that cp does not have are no options, and messages are cp's to the last word.
+    as_cp: bool,
+    table: &'static Table<D>,
 }
 
 impl<D> Parser<D> {
     /// A parser for the arguments after the name of a program with these options.
-    pub fn new(arguments: impl IntoIterator<Item = OsString>, posix: bool, table: &'static [Flag<D>]) -> Parser<D> {
-        Parser { rest: arguments.into_iter().collect(), letters: VecDeque::new(), operands: Vec::new(), posix, table }
+    pub fn new(arguments: impl IntoIterator<Item = OsString>, posix: bool, table: &'static Table<D>) -> Parser<D> {
+        let rest = arguments.into_iter().collect();
+        Parser { rest, letters: VecDeque::new(), operands: Vec::new(), posix, as_cp: false, table }
+    }
+
+    /// The same for who takes the letters of cp alone, and has its messages: a script may count on both.
+    #[must_use]
+    pub(crate) fn for_cp(self, as_cp: bool) -> Parser<D> {
+        Parser { as_cp, ..self }
     }
 
     /// The next option. `None` after the last one: then [`Parser::into_operands`] has the rest.
@@ -67,7 +77,9 @@ impl<D> Parser<D> {
 
     fn short(&mut self, letter: u8) -> Result<Found<D>, Vec<u8>> {
         let complain = |text: &str| [text.as_bytes(), b" -- '", &[letter], b"'"].concat();
-        let flag = flags::by_letter(self.table, letter).ok_or_else(|| complain("invalid option"))?;
+        let may_be = |flag: &&Flag<D>| !self.as_cp || flag.origin != Origin::Haul;
+        let known = self.table.iter().filter(may_be).find(|flag| flag.short.bytes().any(|own| own == letter));
+        let flag = known.ok_or_else(|| complain("invalid option"))?;
         let Argument::Required(_) = flag.argument else { return Ok(Found { flag, value: None }) };
         let value = if self.letters.is_empty() {
             self.rest.pop_front().ok_or_else(|| complain("option requires an argument"))?
@@ -83,7 +95,7 @@ impl<D> Parser<D> {
             None => (text, None),
         };
         let (full, flag) = match candidates(self.table, name).as_slice() {
-            [] => return Err([b"unrecognized option '--", text, b"'"].concat()),
+            [] => return Err(self.unrecognized(text, name)),
             [one] => *one,
             several => return Err(ambiguous(text, several)),
         };
@@ -99,6 +111,13 @@ impl<D> Parser<D> {
         };
         Ok(Found { flag, value })
     }
+
+    fn unrecognized(&self, text: &[u8], name: &[u8]) -> Vec<u8> {
+        let long = self.table.iter().map(|flag| flag.long).filter(|long| !long.is_empty());
+        let meant = nearest(name, long).filter(|_| !self.as_cp);
+        let question = meant.map_or_else(String::new, |meant| format!("; did you mean '--{meant}'?"));
+        [b"unrecognized option '--", text, b"'", question.as_bytes()].concat()
+    }
 }
 
 fn ambiguous<D>(text: &[u8], possibilities: &[(&str, &Flag<D>)]) -> Vec<u8> {
@@ -110,12 +129,10 @@ fn ambiguous<D>(text: &[u8], possibilities: &[(&str, &Flag<D>)]) -> Vec<u8> {
 }
 
 /// The options that a name or an abbreviation may mean: of the oldest generation that knows it. Old names come last.
-fn candidates<D>(table: &'static [Flag<D>], name: &[u8]) -> Vec<(&'static str, &'static Flag<D>)> {
-    let known = |long: &'static str| {
-        flags::by_long_name(table, long).filter(|flag| flag.origin == Origin::Cp).map(|flag| (long, flag))
-    };
-    let cp = CP_ORDER.into_iter().filter_map(known).collect::<Vec<_>>();
+fn candidates<D>(table: &'static Table<D>, name: &[u8]) -> Vec<(&'static str, &'static Flag<D>)> {
     let of = |origin| table.iter().filter(move |flag| flag.origin == origin && !flag.long.is_empty());
+    let known = |long| of(Origin::Cp).find(|flag| [flag.long, flag.former].contains(&long)).map(|flag| (long, flag));
+    let cp = CP_ORDER.into_iter().filter_map(known).collect::<Vec<_>>();
     let named = |origin| of(origin).map(|flag| (flag.long, flag)).collect::<Vec<_>>();
     let former = of(Origin::Haul).filter(|flag| !flag.former.is_empty()).map(|flag| (flag.former, flag)).collect();
     let generations = [cp, named(Origin::LaterCp), named(Origin::Haul), former];
@@ -135,13 +152,13 @@ fn candidates<D>(table: &'static [Flag<D>], name: &[u8]) -> Vec<(&'static str, &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::table::FLAGS;
+    use crate::options::FLAGS;
 
     type Options = Vec<(&'static str, Option<String>)>;
 
     /// Options by their long names, operands and the message, if there was one.
     fn parse(arguments: &[&str], posix: bool) -> (Options, Vec<String>, Option<String>) {
-        let mut parser = Parser::new(arguments.iter().map(OsString::from), posix, FLAGS);
+        let mut parser = Parser::new(arguments.iter().map(OsString::from), posix, &FLAGS);
         let text = |value: OsString| value.into_string().expect("the tests pass UTF-8");
         let mut found = Vec::new();
         let error = loop {
@@ -183,7 +200,7 @@ mod tests {
             ("--path", "parents"),
             ("--prog", "progress"),
             ("--sta", "stats"),
-            ("--ex", "explain"),
+            ("--exp", "explain"),
             ("--li", "link"),
             ("--list=x", "list"),
         ] {
@@ -199,7 +216,7 @@ mod tests {
             ("--manifest-out=x", "list-out"),
             ("--manifest-o=x", "list-out"),
             ("--from-manifest=x", "list"),
-            ("--fr=x", "list"),
+            ("--from-=x", "list"),
         ] {
             let (found, _, error) = parse(&[old], false);
             assert_eq!(found, [(long, Some("x".to_owned()))], "{old}: {error:?}");
@@ -209,8 +226,23 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_option_suggests_the_nearest_one_but_not_as_cp() {
+        for (written, question) in [
+            ("--exlude=x", "; did you mean '--exclude'?"),
+            ("--recrusive", "; did you mean '--recursive'?"),
+            ("--durabel", "; did you mean '--durable'?"),
+            ("--bogus", ""),
+        ] {
+            let message = format!("unrecognized option '{written}'");
+            assert_eq!(parse(&[written], false).2, Some(message.clone() + question));
+            let mut parser = Parser::new([OsString::from(written)], false, &FLAGS).for_cp(true);
+            assert_eq!(parser.next_option().err(), Some(message.into_bytes()));
+        }
+    }
+
+    #[test]
     fn an_abbreviation_of_several_own_options_is_ambiguous() {
-        let message = "option '--e' is ambiguous; possibilities: '--engine' '--explain'";
+        let message = "option '--e' is ambiguous; possibilities: '--exclude' '--exclude-from' '--exclude-caches' '--engine' '--explain'";
         assert_eq!(parse(&["--e"], false).2.as_deref(), Some(message));
     }
 }

@@ -1,14 +1,14 @@
-//! An option as it was given: what its effect reads the argument from.
+//! An option as it was given: what its effect reads the argument from. Where that is a word: abbreviations, and the messages
+//! about wrong ones, as GNU's programs have them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::argmatch::choose;
 use crate::complaint::{Complaint, fatal, misuse};
 use crate::quote::Quoter;
 use crate::size::parse_size;
-use crate::values::Values;
+use crate::values::{Choice, Origin, Values};
 
 /// An option as it was given, with what messages about its argument need.
 #[derive(Debug, Clone, Copy)]
@@ -66,12 +66,12 @@ impl Given<'_> {
     /// A number from 1 to `most`, perhaps with a unit.
     ///
     /// # Errors
-    /// It is none, or too large.
+    /// It is none, or out of this range, which the message names.
     pub fn number(&self, most: u64) -> Result<usize, Complaint> {
-        let number = parse_size(self.text().as_bytes()).filter(|number| *number > 0);
-        let number = number.ok_or_else(|| self.invalid(""))?;
-        let number = Some(number).filter(|number| *number <= most).and_then(|number| usize::try_from(number).ok());
-        number.ok_or_else(|| fatal([&self.argument()[..], b" too large"].concat()))
+        let number = parse_size(self.text().as_bytes()).filter(|number| (1..=most).contains(number));
+        let number = number.and_then(|number| usize::try_from(number).ok());
+        let most = || if most.is_multiple_of(1 << 30) { format!("{}G", most >> 30) } else { most.to_string() };
+        number.ok_or_else(|| self.invalid(&format!(": a number from 1 to {} is wanted", most())))
     }
 
     /// What `parse` makes of the argument.
@@ -91,4 +91,47 @@ impl Given<'_> {
         let quoted = self.quoter.always(self.text().as_bytes());
         [format!("--{} argument ", self.option).as_bytes(), &quoted].concat()
     }
+}
+
+/// The choice that a word means.
+///
+/// Choices of haul must be written in full, so that they make no abbreviation of cp's ambiguous; the message lists
+/// them only `with_own`.
+///
+/// # Errors
+/// The message, which ends with the list of the choices. `context` is the option, or what else the word is for.
+pub(crate) fn choose(
+    context: &str,
+    word: &OsStr,
+    choices: &'static [Choice],
+    quoter: &Quoter,
+    with_own: bool,
+) -> Result<&'static Choice, Vec<u8>> {
+    let word = word.as_bytes();
+    let names = |choice: &'static Choice| std::iter::once(choice.name).chain(choice.synonym);
+    let exact = choices.iter().find(|choice| names(choice).any(|name| name.as_bytes() == word));
+    if let Some(choice) = exact {
+        return Ok(choice);
+    }
+    let all_own = choices.iter().all(|choice| choice.origin == Origin::Haul);
+    let mut abbreviated = choices
+        .iter()
+        .filter(|choice| all_own || choice.origin != Origin::Haul)
+        .filter(|choice| names(choice).any(|name| name.as_bytes().starts_with(word)));
+    let problem = match (abbreviated.next(), abbreviated.next()) {
+        (Some(choice), None) => return Ok(choice),
+        (None, _) => "invalid",
+        (Some(_), Some(_)) => "ambiguous",
+    };
+    let mut message = format!("{problem} argument ").into_bytes();
+    message.extend(quoter.text(word));
+    message.extend(b" for ");
+    message.extend(quoter.text(context.as_bytes()));
+    message.extend(b"\nValid arguments are:");
+    for choice in choices.iter().filter(|choice| all_own || with_own || choice.origin != Origin::Haul) {
+        let words: Vec<Vec<u8>> = names(choice).map(|name| quoter.text(name.as_bytes())).collect();
+        message.extend(b"\n  - ");
+        message.extend(words.join(&b", "[..]));
+    }
+    Err(message)
 }

@@ -2,21 +2,22 @@
 
 use std::ffi::OsStr;
 
-use crate::flags::{Argument, Category, Flag};
-use crate::options::table::FLAGS;
+use crate::flags::{Argument, Category, Flag, Table};
+use crate::options::FLAGS;
 
 /// The column in which the descriptions of `--help` begin.
 const COLUMN: usize = 32;
 
-/// How the options of a flag are written, as `-S, --suffix=SUFFIX`.
-pub fn spelling<D>(flag: &Flag<D>) -> String {
-    let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("-{letter}")).collect();
-    match (flag.argument, flag.long) {
-        (Argument::Required(name), "") => forms.push(name.to_owned()),
-        (_, "") => {}
-        (Argument::None, long) => forms.push(format!("--{long}")),
-        (Argument::Required(name), long) => forms.push(format!("--{long}={name}")),
-        (Argument::Optional(name), long) => forms.push(format!("--{long}[={name}]")),
+/// How the options of a flag are written, as `-S, --suffix=SUFFIX`; what options and arguments look like, the caller says.
+pub fn spelling<D>(flag: &Flag<D>, option: impl Fn(&str) -> String, argument: impl Fn(&str) -> String) -> String {
+    let mut forms: Vec<String> = flag.short.chars().map(|letter| option(&format!("-{letter}"))).collect();
+    if !flag.long.is_empty() {
+        let argument = match flag.argument {
+            Argument::None => String::new(),
+            Argument::Required(name) => format!("={}", argument(name)),
+            Argument::Optional(name) => format!("[={}]", argument(name)),
+        };
+        forms.push(option(&format!("--{}", flag.long)) + &argument);
     }
     forms.join(", ")
 }
@@ -30,11 +31,11 @@ pub fn help(name: &OsStr) -> String {
            or:  {name} [OPTION]... -t DIRECTORY SOURCE...\n\
          Copy SOURCE to DEST, or each SOURCE into DIRECTORY.\n"
     );
-    text + &options(FLAGS)
+    text + &options(&FLAGS)
 }
 
 /// All options of a command by their headings, and the words that they take.
-pub fn options<D>(flags: &[Flag<D>]) -> String {
+pub fn options<D>(flags: &Table<D>) -> String {
     let mut text = String::new();
     for category in Category::ALL {
         let mut flags = flags.iter().filter(|flag| flag.category == category).peekable();
@@ -48,13 +49,15 @@ pub fn options<D>(flags: &[Flag<D>]) -> String {
 
 fn entry<D>(flag: &Flag<D>) -> String {
     let indent = if flag.short.is_empty() { "      " } else { "  " };
-    let option = format!("{indent}{}", spelling(flag));
-    let gap = if option.len() + 2 > COLUMN { format!("\n{}", " ".repeat(COLUMN)) } else { String::new() };
-    if gap.is_empty() { format!("{option:<COLUMN$}{}\n", flag.help) } else { format!("{option}{gap}{}\n", flag.help) }
+    let option = format!("{indent}{}", spelling(flag, str::to_owned, str::to_owned));
+    match option.len() + 2 > COLUMN {
+        true => format!("{option}\n{:COLUMN$}{}\n", "", flag.help),
+        false => format!("{option:<COLUMN$}{}\n", flag.help),
+    }
 }
 
 /// The words that options take.
-fn words<D>(flags: &[Flag<D>]) -> String {
+fn words<D>(flags: &Table<D>) -> String {
     let mut text = String::from("\nWords that options take:\n");
     for flag in flags.iter().filter(|flag| !flag.values.choices().is_empty()) {
         let names = flag.values.choices().iter().map(|choice| match choice.synonym {
@@ -97,9 +100,10 @@ mod tests {
     #[test]
     fn help_names_every_option_once_in_80_columns() {
         let text = help(OsStr::new("haul"));
-        for flag in FLAGS {
+        for flag in FLAGS.iter() {
+            let spelling = spelling(flag, str::to_owned, str::to_owned);
             assert_eq!(
-                text.lines().filter(|line| line.trim_start().starts_with(&spelling(flag))).count(),
+                text.lines().filter(|line| line.trim_start().starts_with(&spelling)).count(),
                 1,
                 "-{} --{}",
                 flag.short,

@@ -8,16 +8,17 @@
 //! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its
 //! own, so there is no circle:
 //!
-//! 1. text, numbers and files: [`quote`], [`size`], [`words`], [`exit`], [`files`]
+//! 1. text, numbers and files: [`quote`], [`size`], `nearest`, [`words`], `planned`, [`exit`], [`files`]
 //! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
-//! 3. what an option is: [`values`], [`complaint`], `argmatch`, [`given`], [`flags`], [`getopt`]
-//! 4. what is printed and written: [`screen`], `progress`, `causes`, [`record`], [`list_file`], [`report`]
+//! 3. what an option is: [`values`], [`complaint`], [`given`], [`flags`], [`getopt`]
+//! 4. what is printed and written: [`screen`], `bar`, `causes`, [`record`], [`summary`], [`json`], `progress`,
+//!    [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
-//! 6. before and beside a run: [`process`], [`profile`], [`xattrs`], [`lists`], [`session`], [`watch`]
+//! 6. before and beside a run: [`profile`], [`session`], [`watch`]
 //! 7. a run that writes nothing: [`compare`]
 #![forbid(unsafe_code)]
 
-mod argmatch;
+mod bar;
 mod causes;
 pub mod compare;
 pub mod complaint;
@@ -28,11 +29,11 @@ pub mod flags;
 pub mod getopt;
 pub mod given;
 pub mod help;
-pub mod list_file;
-pub mod lists;
+pub mod json;
+mod nearest;
 pub mod options;
 pub mod persona;
-pub mod process;
+mod planned;
 pub mod profile;
 mod progress;
 pub mod quote;
@@ -43,8 +44,8 @@ pub mod screen;
 pub mod session;
 pub mod show;
 pub mod size;
+pub mod summary;
 pub mod throttle;
 pub mod values;
 pub mod watch;
 pub mod words;
-pub mod xattrs;

@@ -1,28 +1,23 @@
 //! From the command line to a plan.
 //!
-//! Each option is one value ([`crate::flags::Flag`]), which says what it is called, what it does and what it does not go with.
-//! From the bottom to the top, and no file imports from one above it:
+//! Each option is one value ([`crate::flags::Flag`]), which says what it is called and what it does. From the bottom to the
+//! top, and no file imports from one above it:
 //!
 //! 1. [`crate::flags`], `given`, `values` and `complaint`: what an option is
 //! 2. `draft`: what the effects of haul's options change
-//! 3. `source`, `destination`, `existing`, ...: the options by subject. A new option is a constant in one of them
-//! 4. `table`: all of them, for the parser, `--help`, the man page and the completions
-//! 5. this file: reads a command line by the table
+//! 3. `source`, `destination`, ...: the options by subject. A new option is a value in one of them
+//! 4. this file: the table of all, for the parser, `--help`, the man page and the completions; and how it is read
 
 mod attributes;
+mod choice;
 mod data;
+mod deletion;
 mod destination;
 pub mod draft;
-mod existing;
-mod extents;
-mod images;
-mod links;
 mod output;
 mod safety;
 mod shards;
 mod source;
-pub mod table;
-mod throttling;
 
 use std::ffi::OsString;
 use std::mem::take;
@@ -31,7 +26,7 @@ use haul_copy::plan::{Plan, SmartCopy};
 
 use crate::complaint::{Complaint, misuse};
 use crate::environment::Environment;
-use crate::flags::{Information, Mode};
+use crate::flags::{Effect, Information, Mode, Table};
 use crate::getopt::Parser;
 use crate::persona::Persona;
 use crate::quote::Quoter;
@@ -39,6 +34,19 @@ use crate::run_options::RunOptions;
 use crate::show::Show;
 
 use draft::Draft;
+
+/// Every option.
+pub static FLAGS: Table<Draft> = Table(&[
+    source::FLAGS,
+    choice::FLAGS,
+    shards::FLAGS,
+    destination::FLAGS,
+    deletion::FLAGS,
+    attributes::FLAGS,
+    data::FLAGS,
+    safety::FLAGS,
+    output::FLAGS,
+]);
 
 /// What a command line asks for.
 #[derive(Debug)]
@@ -49,10 +57,8 @@ pub enum Invocation {
     Compare(Box<Plan>, Show),
     /// `--punch`.
     Punch(Punch),
-    /// `--help`.
-    Help,
-    /// `--version`.
-    Version,
+    /// `--help` and `--version`.
+    Print(Information),
 }
 
 /// Images whose free space is given back in place.
@@ -89,25 +95,47 @@ fn read(
     persona: Persona,
     quoter: &Quoter,
 ) -> Result<Invocation, Complaint> {
-    let mut parser = Parser::new(arguments, draft.environment.posixly_correct, table::FLAGS);
+    let parser = Parser::new(arguments, draft.environment.posixly_correct, &FLAGS);
+    let mut parser = parser.for_cp(persona == Persona::Cp);
     while let Some(found) = parser.next_option().map_err(misuse)? {
-        found.flag.apply(draft, found.value.as_deref(), quoter, persona == Persona::Haul)?;
-        match draft.information {
-            Some(Information::Help) => return Ok(Invocation::Help),
-            Some(Information::Version) => return Ok(Invocation::Version),
-            None => draft.against.extend(Mode::ALL.iter().filter(|mode| !found.flag.modes.contains(mode))),
+        if let Effect::Print(information) = found.flag.effect {
+            return Ok(Invocation::Print(information));
         }
+        found.flag.apply(draft, found.value.as_deref(), quoter, persona == Persona::Haul)?;
+        draft.against.extend(Mode::ALL.iter().filter(|mode| !found.flag.modes.contains(mode)));
     }
     if draft.modes.contains(&Mode::Punch) {
         return punch(draft, parser.into_operands());
     }
-    table::in_order_of_settling().try_for_each(|flag| (flag.settle)(draft, quoter))?;
+    settle(draft, quoter)?;
     destination::set_operands(draft, parser.into_operands(), quoter)?;
     if draft.modes.contains(&Mode::Compare) {
         return comparison(draft);
     }
+    deletion::settle_operands(draft)?;
     destination::settle_repeated(draft, quoter)?;
     Ok(Invocation::Copy(Box::new(take(&mut draft.plan)), draft.show, take(&mut draft.run)))
+}
+
+/// What options mean together, whatever their order, once all are read. Of two complaints the user sees the one that GNU cp
+/// has, and what is settled first the next ones know.
+fn settle(draft: &mut Draft, quoter: &Quoter) -> Result<(), Complaint> {
+    destination::settle_links(draft)?;
+    destination::settle_overwriting(draft)?;
+    data::settle_reflink(draft)?;
+    data::settle_snapshot(draft)?;
+    destination::settle_backup(draft, quoter)?;
+    choice::settle_names(draft, quoter)?;
+    source::settle_dereference(draft);
+    choice::settle_choice(draft, quoter)?;
+    safety::settle_verification(draft)?;
+    safety::settle_resume(draft)?;
+    output::settle_dry_run(draft)?;
+    shards::settle_lists(draft)?;
+    deletion::settle_deletion(draft)?;
+    source::settle_move(draft)?;
+    output::settle_json(draft)?;
+    attributes::settle_labels(draft)
 }
 
 fn punch(draft: &Draft, images: Vec<OsString>) -> Result<Invocation, Complaint> {

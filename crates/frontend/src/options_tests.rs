@@ -1,15 +1,22 @@
 //! What command lines mean. What they are refused for is compared with the system's cp in tests/command_line.rs.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use haul_copy::filter::Choice;
+use haul_copy::list::Names;
 use haul_copy::plan::{
-    Backup, ContextRule, Dereference, Destination, EngineChoice, EngineName, IfChanged, LinkMode, ModeRule, Overwrite,
-    Preserve, Reflink, Sparse, Wish,
+    Backup, ContextRule, DataOptions, Delete, Dereference, Destination, EngineChoice, EngineName, IfChanged, LinkMode,
+    ModeRule, Overwrite, Preserve, Reflink, Sparse, Update, Wish, Writeback,
 };
 
 use super::*;
 use crate::environment::Security;
+use crate::flags::CP_ORDER;
 use crate::run_options::Profiles;
 use crate::show::{StatsFormat, When};
 use crate::throttle::{Priority, Throttling};
+use crate::values::Origin;
 
 fn environment() -> Environment {
     Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }
@@ -47,10 +54,10 @@ fn refused(line: &str) -> String {
 fn without_options_the_plan_is_the_default() {
     let (plan, show) = parsed("a b");
     let (sources, destination) = (vec!["a".into()], Destination::Guess("b".into()));
-    let expected = Plan { sources, destination, if_changed: IfChanged::Warn, ..Plan::default() };
+    let data = DataOptions { writeback: Writeback::Auto, ..DataOptions::default() };
+    let expected = Plan { sources, destination, if_changed: IfChanged::Warn, data, ..Plan::default() };
     assert_eq!(format!("{plan:?}"), format!("{expected:?}"));
-    let quiet = Show { verbose: false, debug: false, explain: false, progress: When::Auto, stats: None };
-    assert_eq!(show, quiet);
+    assert_eq!(show, Show { progress: When::Auto, ..Show::default() });
 }
 
 #[test]
@@ -83,6 +90,29 @@ fn a_command_to_be_repeated_says_what_its_destination_is() {
 }
 
 #[test]
+fn what_goes_is_what_the_options_on_deletion_say() {
+    let deletes = |options: &str| parsed(&format!("-aT {options} a b")).0.delete;
+    let safe = Delete::default();
+    assert_eq!(deletes(""), None);
+    assert_eq!(deletes("--delete"), Some(safe));
+    assert_eq!(deletes("--delete=force --max-delete=0"), Some(Delete { force: true, most: Some(0), ..safe }));
+    assert_eq!(deletes("--delete-excluded --delete=force --delete=safe"), Some(Delete { excluded: true, ..safe }));
+    assert_eq!(parsed("-r --delete a b/").0.destination, Destination::Directory("b/".into()));
+    assert!(refused("-r --delete a b").starts_with("with --delete the destination must not mean two things"));
+    assert!(refused("-aT --delete --list-out=l a").contains("--list-out"));
+    assert!(refused("-aT --delete --list=l a b").contains("--list"));
+}
+
+#[test]
+fn a_mirror_is_a_whole_copy_that_deletes() {
+    let mirror = parsed("--mirror a b").0;
+    let spelt = parsed("-aT --update=changed --delete a b").0;
+    assert_eq!(format!("{mirror:?}"), format!("{spelt:?}"));
+    assert_eq!(parsed("--update=content --mirror a b").0.update, Update::Content);
+    assert_eq!(parsed("--mirror --update=all --delete=force a b").0.update, Update::All);
+}
+
+#[test]
 fn links_are_followed_by_the_last_word_on_it_or_by_default() {
     use Dereference::{Always, Never, Operands};
     for (options, expected) in [
@@ -109,34 +139,47 @@ fn links_are_followed_by_the_last_word_on_it_or_by_default() {
 #[test]
 fn i_and_n_override_each_other_and_update_only_itself() {
     use Overwrite::{Ask, Refuse, Replace, Skip};
-    for (options, overwrite, only_newer) in [
-        ("", Replace, false),
-        ("-i", Ask, false),
-        ("-n", Skip, false),
-        ("-i -n", Skip, false),
-        ("-n -i", Ask, false),
-        ("-u", Replace, true),
-        ("-u -i", Ask, true),
-        ("-i -u", Ask, true),
-        ("-u -n", Skip, false),
-        ("-n -u", Skip, false),
-        ("-u -n -i", Ask, true),
-        ("--update", Replace, true),
-        ("--update=older", Replace, true),
-        ("--update=all", Replace, false),
-        ("-u --update=all", Replace, false),
-        ("-i --update=all", Ask, false),
-        ("--update=none", Skip, false),
-        ("--update=none-fail", Refuse, false),
-        ("--update=none --update=all", Replace, false),
-        ("--update=none -u", Replace, true),
-        ("--update=none-fail -n", Skip, false),
-        ("-n --update=none-fail", Skip, false),
-        ("-u --update=none", Skip, false),
+    use Update::{All, Changed, Content, Older};
+    for (options, overwrite, update) in [
+        ("", Replace, All),
+        ("-i", Ask, All),
+        ("-n", Skip, All),
+        ("-i -n", Skip, All),
+        ("-n -i", Ask, All),
+        ("-u", Replace, Older),
+        ("-u -i", Ask, Older),
+        ("-i -u", Ask, Older),
+        ("-u -n", Skip, All),
+        ("-n -u", Skip, All),
+        ("-u -n -i", Ask, Older),
+        ("--update", Replace, Older),
+        ("--update=older", Replace, Older),
+        ("--update=all", Replace, All),
+        ("-u --update=all", Replace, All),
+        ("-i --update=all", Ask, All),
+        ("--update=none", Skip, All),
+        ("--update=none-fail", Refuse, All),
+        ("--update=none --update=all", Replace, All),
+        ("--update=none -u", Replace, Older),
+        ("--update=none-fail -n", Skip, All),
+        ("-n --update=none-fail", Skip, All),
+        ("-u --update=none", Skip, All),
+        ("--update=changed", Replace, Changed),
+        ("--update=content -i", Ask, Content),
+        ("-u --update=content", Replace, Content),
+        ("--update=changed -n", Skip, All),
     ] {
         let plan = plan(options);
-        assert_eq!((plan.overwrite, plan.only_newer), (overwrite, only_newer), "{options}");
+        assert_eq!((plan.overwrite, plan.update), (overwrite, update), "{options}");
     }
+}
+
+#[test]
+fn what_is_linked_is_not_compared() {
+    for line in ["-l --update=changed a b", "--update=content -s a b"] {
+        assert!(refused(line).starts_with("--update=changed and --update=content"), "{line}");
+    }
+    assert_eq!(plan("-l --update=changed --update=older").update, Update::Older);
 }
 
 #[test]
@@ -308,12 +351,14 @@ fn data_goes_the_way_that_is_asked_for() {
     assert_eq!(plan("--engine=spl").data.engine, EngineChoice::Only(EngineName::Splice));
     assert_eq!(plan("--buffer-size=8M").data.buffer_size, Some(8 << 20));
     assert_eq!(plan("--jobs=3").jobs, Some(3));
+    assert_eq!(plan("-aj3").jobs, Some(3));
     for (option, message) in [
-        ("--buffer-size=x", "invalid --buffer-size argument 'x'"),
-        ("--buffer-size=0", "invalid --buffer-size argument '0'"),
-        ("--buffer-size=2G", "--buffer-size argument '2G' too large"),
-        ("--jobs=0", "invalid --jobs argument '0'"),
-        ("--jobs=-1", "invalid --jobs argument '-1'"),
+        ("--buffer-size=x", "invalid --buffer-size argument 'x': a number from 1 to 1G is wanted"),
+        ("--buffer-size=0", "invalid --buffer-size argument '0': a number from 1 to 1G is wanted"),
+        ("--buffer-size=2G", "invalid --buffer-size argument '2G': a number from 1 to 1G is wanted"),
+        ("--jobs=0", "invalid --jobs argument '0': a number from 1 to 65536 is wanted"),
+        ("-j65537", "invalid --jobs argument '65537': a number from 1 to 65536 is wanted"),
+        ("-j -1", "invalid --jobs argument '-1': a number from 1 to 65536 is wanted"),
     ] {
         assert_eq!(refused(&format!("{option} a b")), message);
     }
@@ -327,6 +372,10 @@ fn what_is_shown_depends_on_options_and_name() {
     assert!(show("--explain").explain && !show("--explain").verbose);
     assert_eq!(show("--progress=never").progress, When::Never);
     assert_eq!(show("--progress=always").progress, When::Always);
+    let quiet = show("-q");
+    assert!(quiet.quiet && quiet.progress == When::Never && !quiet.verbose);
+    assert_eq!(show("--quiet --progress=always").progress, When::Always, "the last word counts");
+    assert_eq!(show("--progress=always -q").progress, When::Never, "the last word counts");
     assert_eq!(show("--stats").stats, Some(StatsFormat::Text));
     assert_eq!(show("--stats=json").stats, Some(StatsFormat::Json));
     let as_cp = |line: &str| match parse_as(Persona::Cp, &environment(), line) {
@@ -339,8 +388,14 @@ fn what_is_shown_depends_on_options_and_name() {
 
 #[test]
 fn help_and_version_end_the_reading() {
-    assert!(matches!(parse_as(Persona::Haul, &environment(), "--help --bogus"), Ok(Invocation::Help)));
-    assert!(matches!(parse_as(Persona::Haul, &environment(), "-l -s --vers"), Ok(Invocation::Version)));
+    assert!(matches!(
+        parse_as(Persona::Haul, &environment(), "--help --bogus"),
+        Ok(Invocation::Print(Information::Help))
+    ));
+    assert!(matches!(
+        parse_as(Persona::Haul, &environment(), "-l -s --vers"),
+        Ok(Invocation::Print(Information::Version))
+    ));
     assert_eq!(refused("--bogus --help"), "unrecognized option '--bogus'");
 }
 
@@ -390,10 +445,91 @@ fn throttling_that_means_nothing_is_refused() {
     for (line, message) in [
         ("--limit=fast a b", "invalid --limit argument 'fast'"),
         ("--limit= a b", "invalid --limit argument ''"),
-        ("--priority=20 a b", "invalid --priority argument '20'"),
-        ("--readahead=0 a b", "invalid --readahead argument '0'"),
-        ("--readahead=2G a b", "--readahead argument '2G' too large"),
+        ("--priority=20 a b", "invalid --priority argument '20': a number from -20 to 19, or idle, is wanted"),
+        ("--readahead=0 a b", "invalid --readahead argument '0': a number from 1 to 1G is wanted"),
+        ("--readahead=2G a b", "invalid --readahead argument '2G': a number from 1 to 1G is wanted"),
     ] {
         assert_eq!(refused(line), message);
     }
+}
+
+#[test]
+fn the_table_has_cps_long_options_and_no_others_of_that_age() {
+    let ours: HashSet<&str> =
+        FLAGS.iter().filter(|f| f.origin == Origin::Cp && !f.long.is_empty()).map(|f| f.long).collect();
+    let mut cps: HashSet<&str> = CP_ORDER.into();
+    assert!(cps.remove("path"));
+    assert_eq!(ours, cps);
+}
+
+#[test]
+fn names_are_taken_once_and_effects_fit_arguments() {
+    crate::flags::check(&FLAGS);
+}
+
+#[test]
+fn patterns_are_kept_in_the_order_in_which_they_are_given() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("patterns");
+    std::fs::write(&file, "c\n!d\n").expect("a file");
+    let plan = plan(&format!("--exclude=a --include b --exclude-from={} --exclude=e/", file.display()));
+    let filter = plan.filter.expect("there are patterns");
+    let rules: Vec<_> =
+        filter.choice().rules.iter().map(|rule| (rule.pattern.to_str().expect("text"), rule.include)).collect();
+    assert_eq!(rules, [("a", false), ("b", true), ("d", true), ("c", false), ("e/", false)]);
+}
+
+#[test]
+fn what_a_file_must_be_is_a_choice_too() {
+    let plan = plan("--exclude-caches --max-size=1K --min-size=2 --newer-than=@5");
+    let newer_than = Some(haul_sys::inode::Time { seconds: 5, nanoseconds: 0 });
+    let expected =
+        Choice { rules: Vec::new(), exclude_caches: true, max_size: Some(1024), min_size: Some(2), newer_than };
+    assert_eq!(plan.filter.expect("a filter").choice(), &expected);
+    assert!(parsed("a b").0.filter.is_none());
+}
+
+#[test]
+fn a_list_of_names_is_read_as_it_is_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("names");
+    std::fs::write(&file, "b\n/a\nb").expect("a file");
+    let read = |options: &str| plan(&format!("{options} --files-from={}", file.display()));
+    let names =
+        |text: &str, end, contents| Some(Arc::new(Names::parse(text.as_bytes(), end, contents).expect("names")));
+    assert_eq!(read("-a").names, names("a\nb", b'\n', false));
+    assert_eq!(read("-ar").names, names("a\nb", b'\n', true));
+    assert_eq!(read("-0").names, names("b\n/a\nb", 0, false));
+    let without = read("");
+    assert!(without.recursive && without.dereference == Dereference::Never, "the source is a directory");
+}
+
+#[test]
+fn called_as_cp_only_the_letters_of_cp_are_options() {
+    let letter = |persona| parse_as(persona, &environment(), "-0 a b").expect_err("-0 alone is none").message;
+    assert_eq!(letter(Persona::Cp), b"invalid option -- '0'");
+    for (line, message) in [("-j2 a b", "invalid option -- 'j'"), ("-q a b", "invalid option -- 'q'")] {
+        let refused = parse_as(Persona::Cp, &environment(), line).expect_err("cp has no such letter");
+        assert_eq!(refused.message, message.as_bytes());
+    }
+    assert!(letter(Persona::Haul).starts_with(b"--from0 has a meaning only with"));
+}
+
+#[test]
+fn a_move_keeps_everything_and_refuses_what_it_cannot_be_with() {
+    let moved = plan("--move");
+    assert!(moved.moves && moved.recursive && !plan("-a").moves);
+    let preserve = Preserve { quiet: false, ..plan("-a --preserve=xattr").preserve };
+    assert_eq!((moved.dereference, moved.preserve), (Dereference::Never, preserve));
+    for (options, why) in [
+        ("--move -l", "--move does not go with --link"),
+        ("--move -L", "--move does not go with -L and -H"),
+        ("--move --resume -T", "--move does not go with --resume"),
+        ("--move --list-out=l", "--move does not go with --list-out"),
+        ("--move --digests=l", "--move does not go with --checksum and --digests"),
+    ] {
+        let said = refused(&format!("{options} a b"));
+        assert!(said.contains(why), "{options}: {said}");
+    }
+    assert_eq!(plan("--move -L -P").dereference, Dereference::Never, "the last word counts");
 }

@@ -30,17 +30,18 @@ pub fn load(wanted: &Profiles, persona: Persona, report: &Report) -> Result<Opti
     match wanted {
         Profiles::Named(path) => match read(path, geteuid().is_root()) {
             Ok(profile) => Ok(Some(Arc::new(profile))),
-            Err(why) => Err(words::unusable("cannot use the profile", path, &why.words(), quoter)),
+            Err(unusable) => Err(words::unusable("cannot use the profile", path, &unusable.why, quoter)),
         },
         Profiles::Usual if persona == Persona::Haul => {
             let mut whole = Profile::default();
             for path in usual(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME")) {
                 match read(&path, true) {
                     Ok(profile) => whole = whole.before(profile),
-                    Err(Unusable::Missing(_)) => {}
-                    Err(why) => {
+                    Err(unusable) if unusable.is_missing => {}
+                    Err(unusable) => {
                         let what = "warning: ignoring the profile";
-                        report.complain(&words::unusable(what, &path, &why.words(), quoter));
+                        // It makes no other copy.
+                        report.advise(&words::unusable(what, &path, &unusable.why, quoter));
                     }
                 }
             }
@@ -59,44 +60,39 @@ fn usual(config: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
 
 /// Why a profile is not obeyed.
 #[derive(Debug)]
-enum Unusable {
-    Missing(io::Error),
-    Because(String),
+struct Unusable {
+    why: String,
+    is_missing: bool,
 }
 
-impl Unusable {
-    fn words(&self) -> String {
-        match self {
-            Unusable::Missing(error) => words::io_error(error),
-            Unusable::Because(why) => why.clone(),
-        }
+impl From<String> for Unusable {
+    fn from(why: String) -> Unusable {
+        Unusable { why, is_missing: false }
     }
 }
 
 impl From<io::Error> for Unusable {
     fn from(error: io::Error) -> Unusable {
-        Unusable::Because(words::io_error(&error))
+        words::io_error(&error).into()
     }
 }
 
 /// Reads one. `guarded`: not if others could have written it.
 fn read(path: &Path, guarded: bool) -> Result<Profile, Unusable> {
-    let because = |why: &str| Unusable::Because(why.to_owned());
-    let file = open_regular(path).map_err(|error| match error.kind() {
+    let file = open_regular(path).map_err(|error| {
         // With the home directory of somebody else, a user may not even look.
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
-            Unusable::Missing(error)
-        }
-        _ => error.into(),
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+        let is_missing = matches!(error.kind(), NotFound | NotADirectory | PermissionDenied);
+        Unusable { is_missing, ..error.into() }
     })?;
     if guarded && let Some(why) = danger(&file.metadata()?, &fs::metadata(parent_of(path))?, geteuid().as_raw()) {
-        return Err(because(why));
+        return Err(why.to_owned().into());
     }
     let mut text = Vec::new();
     // One byte more than a profile can have, at most.
     file.take(LONGEST as u64 + 1).read_to_end(&mut text)?;
-    let text = String::from_utf8(text).map_err(|_| because("it is not UTF-8"))?;
-    profile::parse(&text, &path.to_string_lossy()).map_err(Unusable::Because)
+    let text = String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())?;
+    Ok(profile::parse(&text, &path.to_string_lossy())?)
 }
 
 /// Who but `user` and root could have written a file in a directory. A directory with the sticky bit lets others make files,
@@ -169,7 +165,7 @@ mod tests {
         let made = haul_testbed::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be run");
         assert!(made.success());
         for path in [&fifo, Path::new("/dev/zero"), dir.path()] {
-            assert!(matches!(read(path, false), Err(Unusable::Because(_))), "{path:?}");
+            assert!(read(path, false).is_err_and(|unusable| !unusable.is_missing), "{path:?}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Totals at the end of a run: a table for people, or one record of JSON for programs (docs/stats.md).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use haul_copy::error::Error;
@@ -12,7 +14,8 @@ use haul_io::moved::Moved;
 use haul_io::pace::Pace;
 use haul_io::profile::Profile;
 use haul_sys::process_state::Usage;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::quote::Quoter;
 use crate::show::StatsFormat;
@@ -58,43 +61,64 @@ pub struct Record<'a> {
     stats: &'a Stats,
 }
 
-/// One error, in the order of the fields of its JSON record.
-#[derive(Debug, Serialize)]
-struct ErrorRecord {
-    record: &'static str,
-    version: u32,
-    path: String,
-    other_path: Option<String>,
-    operation: &'static str,
-    errno: Option<i32>,
-    class: &'static str,
-    message: String,
+/// The fields of an object of JSON, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Fields(Vec<(String, Value)>);
+
+impl Fields {
+    /// One more.
+    pub(crate) fn add(&mut self, name: &str, value: impl Into<Value>) {
+        self.0.push((name.to_owned(), value.into()));
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn into_value(self) -> Value {
+        self.0.into_iter().collect()
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// A line of JSON.
-///
-/// # Errors
-/// None that a record of numbers and plain words can cause.
-pub fn line(record: &impl Serialize) -> Result<String, serde_json::Error> {
-    serde_json::to_string(record).map(|json| without_controls(json) + "\n")
+pub fn line(record: &impl Serialize) -> String {
+    // Numbers and plain words can always be written.
+    without_controls(serde_json::to_string(record).unwrap_or_default()) + "\n"
 }
 
 /// One line about one error, for programs.
-///
-/// # Errors
-/// None that plain words and a number can cause.
-pub(crate) fn error_line(error: &Error) -> Result<String, serde_json::Error> {
-    let other = &error.other;
-    line(&ErrorRecord {
-        record: "haul-error",
-        version: VERSION,
-        path: error.path.to_string_lossy().into_owned(),
-        other_path: (!other.as_os_str().is_empty()).then(|| other.to_string_lossy().into_owned()),
-        operation: error.what.name(),
-        errno: error.raw_os_error(),
-        class: error.kind().as_str(),
-        message: String::from_utf8_lossy(&words::message(error, &Quoter::plain())).into_owned(),
-    })
+pub(crate) fn error_line(error: &Error) -> String {
+    let mut fields = Fields::default();
+    fields.add("record", "haul-error");
+    fields.add("version", VERSION);
+    line(&error_fields(fields, error))
+}
+
+/// What programs hear of an error, after other fields.
+pub(crate) fn error_fields(mut fields: Fields, error: &Error) -> Fields {
+    path_fields(&mut fields, "path", &error.path);
+    match error.other.as_os_str().is_empty() {
+        true => fields.add("other_path", Value::Null),
+        false => path_fields(&mut fields, "other_path", &error.other),
+    }
+    fields.add("operation", error.what.name());
+    fields.add("errno", error.raw_os_error());
+    fields.add("class", error.kind().as_str());
+    fields.add("message", &*String::from_utf8_lossy(&words::message(error, &Quoter::plain())));
+    fields
+}
+
+/// A path as text; if that is not all of it, a second field has its bytes in hexadecimal digits.
+pub(crate) fn path_fields(fields: &mut Fields, name: &str, path: impl AsRef<OsStr>) {
+    let path = path.as_ref();
+    fields.add(name, &*path.to_string_lossy());
+    if path.to_str().is_none() {
+        let digits: String = path.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        fields.add(&format!("{name}_bytes"), digits);
+    }
 }
 
 /// JSON leaves DEL and the C1 control characters as they are, and a terminal would obey them.
@@ -117,10 +141,16 @@ pub fn without_controls(json: String) -> String {
 struct Files {
     regular: u64,
     directories: u64,
+    cloned_trees: u64,
     symbolic_links: u64,
     hard_links: u64,
     special: u64,
+    renamed: u64,
+    removed: u64,
     skipped: u64,
+    excluded: u64,
+    deleted: u64,
+    deleted_directories: u64,
     resumed: u64,
 }
 
@@ -154,6 +184,38 @@ struct Engine {
     bytes: Bytes,
 }
 
+impl From<&Stats> for Files {
+    fn from(stats: &Stats) -> Files {
+        Files {
+            regular: stats.regular,
+            directories: stats.directories,
+            cloned_trees: stats.cloned_trees,
+            symbolic_links: stats.symbolic_links,
+            hard_links: stats.hard_links,
+            special: stats.special,
+            renamed: stats.renamed,
+            removed: stats.removed,
+            skipped: stats.skipped,
+            excluded: stats.excluded,
+            deleted: stats.deleted_files,
+            deleted_directories: stats.deleted_directories,
+            resumed: stats.resumed_files,
+        }
+    }
+}
+
+impl From<&Pace> for Limit {
+    fn from(pace: &Pace) -> Limit {
+        let limit = pace.limit();
+        Limit {
+            bytes_per_second: limit.bytes,
+            operations_per_second: limit.operations,
+            r#yield: pace.is_yielding(),
+            waited_seconds: pace.waited().as_secs_f64(),
+        }
+    }
+}
+
 impl From<Moved> for Bytes {
     fn from(moved: Moved) -> Bytes {
         Bytes {
@@ -177,6 +239,7 @@ impl<'a> Record<'a> {
     pub fn new(
         program: String,
         summary: &'a Summary,
+        profile: Option<&Profile>,
         pace: &Pace,
         usage: Usage,
         wall: Duration,
@@ -184,13 +247,20 @@ impl<'a> Record<'a> {
     ) -> Record<'a> {
         // Field by field, so that the compiler asks for a new one here.
         let &Stats {
-            regular,
-            directories,
-            symbolic_links,
-            hard_links,
-            special,
-            skipped,
-            resumed_files: resumed,
+            // These are in `Files`.
+            regular: _,
+            directories: _,
+            symbolic_links: _,
+            cloned_trees: _,
+            hard_links: _,
+            special: _,
+            renamed: _,
+            removed: _,
+            skipped: _,
+            excluded: _,
+            deleted_files: _,
+            deleted_directories: _,
+            resumed_files: _,
             resumed_bytes,
             // These are for the records of haul-mpi.
             given_away: _,
@@ -204,13 +274,17 @@ impl<'a> Record<'a> {
             free_skipped: _,
             moved,
             ref engines,
+            // `--explain` says it.
+            rule_hits: _,
             ref images,
             walk_time,
             data_time,
             metadata_time,
             sync_time,
         } = &summary.stats;
-        let limit = pace.limit();
+        let places = profile.map_or(&[][..], |profile| &profile.places);
+        let mut read: Vec<String> = places.iter().map(|place| place.origin.clone()).collect();
+        read.dedup();
         Record {
             record: "haul-stats",
             version: VERSION,
@@ -228,40 +302,28 @@ impl<'a> Record<'a> {
             metadata_seconds: metadata_time.as_secs_f64(),
             sync_seconds: sync_time.as_secs_f64(),
             peak_memory_bytes: usage.peak_memory,
-            files: Files { regular, directories, symbolic_links, hard_links, special, skipped, resumed },
+            files: (&summary.stats).into(),
             resumed_bytes,
             bytes: moved.into(),
             engines: engines.iter().map(|(name, engine)| (name.as_str(), engine.into())).collect(),
             images,
             images_left_out,
-            profile: Profiled { read: Vec::new(), files: by_profile },
-            limit: Limit {
-                bytes_per_second: limit.bytes,
-                operations_per_second: limit.operations,
-                r#yield: pace.is_yielding(),
-                waited_seconds: pace.waited().as_secs_f64(),
-            },
+            profile: Profiled { read, files: by_profile },
+            limit: pace.into(),
             pace: pace_words(pace),
             stats: &summary.stats,
         }
     }
 
-    /// The same, with the profile that the run had.
-    #[must_use]
-    pub fn with(mut self, profile: Option<&Profile>) -> Record<'a> {
-        let places = profile.map_or(&[][..], |profile| &profile.places);
-        self.profile.read.extend(places.iter().map(|place| place.origin.clone()));
-        self.profile.read.dedup();
-        self
+    /// The exit status that follows.
+    pub(crate) fn exit_status(&self) -> u8 {
+        self.exit_status
     }
 
     /// For people or for programs; whole lines.
-    ///
-    /// # Errors
-    /// None that a record of numbers and plain words can cause.
-    pub fn show(&self, format: StatsFormat) -> Result<String, serde_json::Error> {
+    pub fn show(&self, format: StatsFormat) -> String {
         match format {
-            StatsFormat::Text => Ok(self.text()),
+            StatsFormat::Text => self.text(),
             StatsFormat::Json => line(self),
         }
     }
@@ -314,9 +376,15 @@ fn kinds(files: &Files) -> String {
         (files.regular, "regular"),
         (files.directories, "directories"),
         (files.symbolic_links, "symbolic links"),
+        (files.cloned_trees, "trees cloned"),
         (files.hard_links, "hard links"),
         (files.special, "special"),
+        (files.renamed, "renamed"),
+        (files.removed, "sources removed"),
         (files.skipped, "skipped"),
+        (files.excluded, "excluded"),
+        (files.deleted, "deleted"),
+        (files.deleted_directories, "directories deleted"),
         (files.resumed, "finished by an earlier run"),
     ];
     let used: Vec<String> =
@@ -358,7 +426,7 @@ mod tests {
     #[test]
     fn the_record_of_an_error_has_every_documented_field() {
         let error = Error::new(What::SameFile, "a b").and("c");
-        let line = error_line(&error.errno(haul_sys::Errno::ACCESS)).expect("serializes");
+        let line = error_line(&error.errno(haul_sys::Errno::ACCESS));
         let json: serde_json::Value = serde_json::from_str(&line).expect("what was printed is JSON");
         for (field, value) in [
             ("record", "\"haul-error\""),
@@ -376,9 +444,19 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_is_not_utf_8_has_its_bytes_in_a_field_of_their_own() {
+        let name = OsStr::from_bytes(b"a\xff\n");
+        let line = error_line(&Error::new(What::SameFile, name).and("b"));
+        let json: Value = serde_json::from_str(&line).expect("what was printed is JSON");
+        assert_eq!((json["path"].as_str(), json["path_bytes"].as_str()), (Some("a\u{fffd}\n"), Some("61ff0a")));
+        assert_eq!((json["other_path"].as_str(), json.get("other_path_bytes")), (Some("b"), None));
+        assert!(include_str!("../../../docs/stats.md").contains("| `path_bytes`, `other_path_bytes` |"));
+    }
+
+    #[test]
     fn no_control_character_is_left_in_a_record() {
         let name: String = (1..0xa0_u8).map(char::from).collect();
-        let line = error_line(&Error::new(What::CannotOpen, &name)).expect("serializes");
+        let line = error_line(&Error::new(What::CannotOpen, &name));
         assert!(!line.trim_end().contains(char::is_control), "{line:?}");
         let json: serde_json::Value = serde_json::from_str(&line).expect("what was printed is JSON");
         assert_eq!(json["path"].as_str(), Some(&name[..]));
@@ -387,9 +465,8 @@ mod tests {
     #[test]
     fn the_json_record_says_what_the_run_did() {
         let summary = summary();
-        let record = Record::new("haul".into(), &summary, &pace(), usage(), Duration::from_secs(2), 1);
-        let json: serde_json::Value =
-            serde_json::from_str(&line(&record).expect("serializes")).expect("what was printed is JSON");
+        let record = Record::new("haul".into(), &summary, None, &pace(), usage(), Duration::from_secs(2), 1);
+        let json: serde_json::Value = serde_json::from_str(&line(&record)).expect("what was printed is JSON");
         for (field, value) in [
             ("/record", "\"haul-stats\""),
             ("/version", "1"),
@@ -441,6 +518,10 @@ mod tests {
             skipped: 0,
             copied_after_all: None,
             source_written: false,
+            workers: 2,
+            worker_time: Duration::from_secs(8),
+            read_time: Duration::from_secs(3),
+            write_time: Duration::from_millis(1500),
             regions: vec![RegionReport {
                 place: String::new(),
                 filesystem: None,
@@ -451,9 +532,12 @@ mod tests {
                 skipped: 0,
             }],
         });
-        let record = Record::new("haul".into(), &summary, &pace(), usage(), Duration::from_secs(2), 1);
+        let record = Record::new("haul".into(), &summary, None, &pace(), usage(), Duration::from_secs(2), 1);
+        let json = serde_json::to_value(&record).expect("serializes");
+        let of_image = ["workers", "worker_seconds", "read_seconds", "write_seconds"];
+        assert_eq!(of_image.map(|field| json["images"][0][field].to_string()), ["2", "8.0", "3.0", "1.5"]);
         let mut names = BTreeSet::new();
-        fields(&serde_json::to_value(&record).expect("serializes"), &mut names);
+        fields(&json, &mut names);
         let (document, _) = include_str!("../../../docs/stats.md").split_once("\n## Errors").expect("a chapter");
         let cells = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
         let documented = cells.flat_map(|cell| cell.split('`').step_by(2)).map(str::to_owned).collect::<BTreeSet<_>>();
@@ -463,7 +547,7 @@ mod tests {
     #[test]
     fn the_text_names_only_what_there_was() {
         let summary = summary();
-        let text = Record::new("haul".into(), &summary, &pace(), usage(), Duration::from_secs(2), 1).text();
+        let text = Record::new("haul".into(), &summary, None, &pace(), usage(), Duration::from_secs(2), 1).text();
         assert!(text.contains("files         3 regular\n"), "{text}");
         assert!(
             text.contains("  read-write  2 files: 4.0 KiB read and written, 1.0 KiB of holes, 1 refusals"),

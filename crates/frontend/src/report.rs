@@ -1,21 +1,27 @@
 //! Turns the events of a run into what the user sees.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use haul_copy::error::Error;
-use haul_copy::events::{Confirm, Event, Observer, Question};
-use haul_copy::plan::Reflink;
+use haul_copy::error::{Error, What};
+use haul_copy::events::{Confirm, Event, Kept, Observer, Question};
+use haul_copy::plan::{Plan, Reflink};
 use haul_copy::run::Cancel;
 use haul_io::pace::Pace;
 use haul_sys::Errno;
 use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
+use crate::bar::Rate;
 use crate::causes::{Causes, Print};
 use crate::complaint::Complaint;
 use crate::exit;
-use crate::list_file::{self, ListFile};
+use crate::files::{self, ListFile};
+use crate::json;
+use crate::planned;
 use crate::progress::Progress;
 use crate::quote::Quoter;
 use crate::record;
@@ -29,14 +35,18 @@ pub struct Report {
     name: Vec<u8>,
     quoter: Quoter,
     screen: Mutex<Screen>,
-    show: Option<Show>,
+    show: Show,
     reflink: Reflink,
     /// Counted if not every message is wanted.
     causes: Option<Mutex<Causes>>,
+    /// How far the run is, for a bar or for programs.
     progress: Option<Progress>,
+    with_bar: bool,
     /// Where digests go that are not printed.
     digest_list: Option<Mutex<ListFile>>,
     digests: bool,
+    /// What a dry run has said would be done.
+    planned: Mutex<planned::Totals>,
     cancel: Cancel,
     pace: Pace,
 }
@@ -55,12 +65,14 @@ impl Report {
             pace: Pace::default(),
             quoter: Quoter::from_environment(),
             screen: Mutex::new(screen),
-            show: None,
+            show: Show::default(),
             reflink: Reflink::Auto,
             causes: None,
             progress: None,
+            with_bar: false,
             digest_list: None,
             digests: false,
+            planned: Mutex::default(),
         }
     }
 
@@ -75,17 +87,17 @@ impl Report {
     /// The first thing that went wrong.
     pub fn finish_digest_list(&self, durable: bool) -> std::io::Result<()> {
         let Some(list) = &self.digest_list else { return Ok(()) };
-        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.finish(durable)
+        lock(list).finish(durable)
     }
 
-    /// What the user wants to see besides messages. `with_progress`: so much that the run has to be watched.
-    /// `every_error`: none is left to be counted.
-    pub fn configure(&mut self, show: Show, reflink: Reflink, with_progress: bool, every_error: bool) {
-        self.show = Some(show);
+    /// What the user wants to see besides messages. `with_bar`: so much that the run has to be watched. `every_error`: none is
+    /// left to be counted.
+    pub fn configure(&mut self, show: Show, plan: &Plan, with_bar: bool, every_error: bool) {
+        self.show = show;
         self.causes = (!every_error).then(Mutex::default);
-        self.reflink = reflink;
-        self.progress = with_progress.then(Progress::default);
+        self.reflink = plan.data.reflink;
+        self.with_bar = with_bar;
+        self.progress = (with_bar || show.json).then(|| Progress::new(plan.done_when()));
     }
 
     /// Whether a progress bar is wanted.
@@ -93,7 +105,7 @@ impl Report {
         match when {
             When::Always => true,
             When::Never => false,
-            When::Auto => self.screen().err_is_terminal(),
+            When::Auto => self.screen().err_is_terminal,
         }
     }
 
@@ -117,10 +129,41 @@ impl Report {
         self.progress.as_ref()
     }
 
+    /// Whether it is shown as a bar.
+    pub(crate) fn has_bar(&self) -> bool {
+        self.with_bar
+    }
+
+    /// Whether standard output is for programs.
+    pub(crate) fn is_json(&self) -> bool {
+        self.show.json
+    }
+
+    /// Tells a program what the run is.
+    pub fn start(&self, plan: &Plan) {
+        if self.show.json {
+            self.tell_program(&json::start(OsStr::from_bytes(&self.name), plan));
+        }
+    }
+
+    /// Tells a program how far the run is, if it is not over.
+    pub(crate) fn tell_progress(&self, rate: &mut Rate) {
+        let Some(progress) = &self.progress else { return };
+        let line = progress.json(rate);
+        let mut screen = self.screen();
+        if !screen.is_quiet() {
+            screen.tell_program(line.as_bytes());
+        }
+    }
+
+    /// A line for a program, which it gets at once.
+    fn tell_program(&self, line: &str) {
+        self.screen().tell_program(line.as_bytes());
+    }
+
     /// The output streams. Held only while something is written.
     pub fn screen(&self) -> MutexGuard<'_, Screen> {
-        // A panic while it was held can have cost some output, no more.
-        self.screen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.screen)
     }
 
     /// Draws the progress bar, unless somebody else is writing: a reader of standard output that has stopped must not
@@ -136,6 +179,29 @@ impl Report {
         match self.screen.try_lock() {
             Ok(mut screen) => screen.complain(&self.line_of(message)),
             Err(_) => Screen::complain_unlocked(&self.line_of(message)),
+        }
+    }
+
+    /// Prints a message that something is not as the user wants it, though the copy is.
+    pub fn warn(&self, message: &[u8]) {
+        self.complain(&[b"warning: ", message].concat());
+        if self.show.json {
+            self.tell_program(&json::message(false, message));
+        }
+    }
+
+    /// Prints a message that something has failed of which the library does not know.
+    pub fn fail(&self, message: &[u8]) {
+        self.complain(message);
+        if self.show.json {
+            self.tell_program(&json::message(true, message));
+        }
+    }
+
+    /// Prints a message that only helps, unless the user wants to be left alone.
+    pub fn advise(&self, message: &[u8]) {
+        if !self.show.quiet {
+            self.complain(message);
         }
     }
 
@@ -177,27 +243,26 @@ impl Report {
         }
     }
 
+    /// After a dry run: what a copy would do, in numbers.
+    pub fn sum_up_dry_run(&self) {
+        let totals = lock(&self.planned).line();
+        self.screen().print(totals.as_bytes());
+    }
+
     fn problem(&self, error: &Error) {
         let print = self.causes.as_ref().map_or(Print::Whole, |causes| lock(causes).add(error));
         if print != Print::Counted {
             self.complain(&words::message(error, &self.quoter));
         }
         if print == Print::Last {
-            self.complain(b"more errors of this kind are only counted; -v shows them all");
+            self.advise(b"more errors of this kind are only counted; -v shows them all");
         }
-        if words::is_misuse(error) {
+        if error.what == What::ParentsNeedDirectory {
+            // The command line is at fault.
             self.hint();
         }
-        if self.show.is_some_and(|show| show.stats == Some(StatsFormat::Json)) {
-            self.print_record(record::error_line(error));
-        }
-    }
-
-    /// Prints statistics on standard error.
-    pub fn print_record(&self, lines: Result<String, serde_json::Error>) {
-        match lines {
-            Ok(lines) => self.screen().complain(lines.as_bytes()),
-            Err(error) => self.complain(error.to_string().as_bytes()),
+        if self.show.stats == Some(StatsFormat::Json) {
+            self.screen().complain(record::error_line(error).as_bytes());
         }
     }
 
@@ -209,6 +274,11 @@ impl Report {
         false
     }
 
+    /// A digest that has a list to go to.
+    fn goes_to_list(&self, event: &Event<'_>) -> bool {
+        self.digest_list.is_some() && matches!(event, Event::Digest { .. })
+    }
+
     fn line(&self, text: &[u8]) {
         self.screen().print(&[text, b"\n"].concat());
     }
@@ -216,43 +286,53 @@ impl Report {
 
 impl Observer for Report {
     fn event(&self, event: &Event<'_>) {
-        let verbose = self.show.is_some_and(|show| show.verbose);
+        let verbose = self.show.verbose;
         if let Some(progress) = &self.progress {
-            watch(progress, event);
+            progress.hear(event);
+        }
+        if self.show.json
+            && !self.goes_to_list(event)
+            && let Some(line) = json::event(event)
+        {
+            match event {
+                Event::Problem(_) | Event::Warning(_) => self.tell_program(&line),
+                _ => self.screen().print(line.as_bytes()),
+            }
+        }
+        if verbose && let Some(line) = verbose_line(event, &self.quoter, || self.screen().out_is_terminal) {
+            self.line(&line);
         }
         match event {
             Event::Problem(error) => self.problem(error),
+            Event::Warning(error) if words::is_hint(error.what) => {
+                self.advise(&words::message(error, &self.quoter));
+            }
             Event::Warning(error) => self.complain(&words::message(error, &self.quoter)),
-            Event::Copying { source, dest, backup } if verbose => {
-                let mut line = words::arrow(source, dest, &self.quoter);
-                if let Some(backup) = backup {
-                    line.extend([&b" (backup: "[..], &self.quoter.path(backup), b")"].concat());
+            Event::Skipped(path, why) if self.show.debug => {
+                // GNU cp gives no reason.
+                let why: &[u8] = match why {
+                    Kept::Same => b" (same)",
+                    Kept::Finished => b" (finished by an earlier run)",
+                    Kept::NotOlder | Kept::Protected | Kept::Declined => b"",
+                };
+                self.line(&[b"skipped ", &self.quoter.path(path)[..], why].concat());
+            }
+            Event::Planned(planned) => {
+                lock(&self.planned).add(planned);
+                if let Some(line) = planned::line(planned, verbose, &self.quoter) {
+                    self.screen().print(&line);
                 }
-                self.line(&line);
-            }
-            Event::Removed(path) if verbose => self.line(&[b"removed ", &self.quoter.path(path)[..]].concat()),
-            Event::UnBackedUp { backup, dest } if verbose => {
-                self.line(&[&words::arrow(backup, dest, &self.quoter)[..], b" (unbackup)"].concat());
-            }
-            // GNU cp does not quote these. A line break in one must not look like a line of haul's.
-            Event::ParentMade { source, dest } if verbose && self.screen().out_is_terminal() => {
-                self.line(&words::arrow(source, dest, &self.quoter));
-            }
-            Event::ParentMade { source, dest } if verbose => {
-                self.line(&[source.as_os_str().as_bytes(), b" -> ", dest.as_os_str().as_bytes()].concat());
-            }
-            Event::Skipped(path) if self.show.is_some_and(|show| show.debug) => {
-                self.line(&[b"skipped ", &self.quoter.path(path)[..]].concat());
             }
             Event::Digest { dest, digest } => match &self.digest_list {
-                Some(list) => list.lock().unwrap_or_else(PoisonError::into_inner).add(dest, digest),
-                None => self.screen().print(&list_file::line(dest, digest)),
+                Some(list) => lock(list).add(dest, digest),
+                None if self.show.json => {}
+                None => self.screen().print(&files::line(dest, digest)),
             },
             Event::DataDone(report) => {
-                if self.show.is_some_and(|show| show.debug) {
+                if self.show.debug {
                     self.screen().print(words::debug_line(report, self.reflink).as_bytes());
                 }
-                if self.show.is_some_and(|show| show.explain) {
+                if self.show.explain {
                     let mut text = words::explanation(report, &self.quoter);
                     if let Some(pace) = pace_words(&self.pace) {
                         text.extend(format!("  limit: {pace}\n").as_bytes());
@@ -265,25 +345,46 @@ impl Observer for Report {
     }
 
     fn in_order(&self) -> bool {
-        self.show.is_some_and(|show| show.verbose || show.debug || show.explain) || self.digests
+        self.show.verbose || self.show.debug || self.show.explain || self.show.json || self.digests
+    }
+
+    fn follows_data(&self) -> bool {
+        self.show.debug || self.show.explain
     }
 }
 
-fn lock(causes: &Mutex<Causes>) -> MutexGuard<'_, Causes> {
-    // A panic while it was held can have cost a number, no more.
-    causes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn watch(progress: &Progress, event: &Event<'_>) {
-    match event {
-        Event::Copying { source, .. } => {
-            progress.add_entry();
-            progress.set_current(source);
+/// What `-v` says of an event, if anything.
+fn verbose_line(event: &Event<'_>, quoter: &Quoter, out_is_terminal: impl FnOnce() -> bool) -> Option<Vec<u8>> {
+    let with_backup = |mut line: Vec<u8>, backup: &Option<Cow<'_, Path>>| {
+        if let Some(backup) = backup {
+            line.extend([&b" (backup: "[..], &quoter.path(backup), b")"].concat());
         }
-        Event::Skipped(_) => progress.add_entry(),
-        Event::Progress(moved) => progress.add_bytes(moved.total()),
-        _ => {}
-    }
+        line
+    };
+    Some(match event {
+        Event::Copying { source, dest, backup } => with_backup(words::arrow(source, dest, quoter), backup),
+        Event::Renamed { source, dest, backup } => {
+            with_backup([b"renamed ", &words::arrow(source, dest, quoter)[..]].concat(), backup)
+        }
+        Event::SourceRemoved { source: path, directory: true } | Event::Deleted { path, directory: true } => {
+            [b"removed directory ", &quoter.path(path)[..]].concat()
+        }
+        Event::SourceRemoved { source: path, .. } | Event::Deleted { path, .. } | Event::Removed(path) => {
+            [b"removed ", &quoter.path(path)[..]].concat()
+        }
+        Event::UnBackedUp { backup, dest } => [&words::arrow(backup, dest, quoter)[..], b" (unbackup)"].concat(),
+        // GNU cp does not quote these. A line break in one must not look like a line of haul's.
+        Event::ParentMade { source, dest } if out_is_terminal() => words::arrow(source, dest, quoter),
+        Event::ParentMade { source, dest } => {
+            [source.as_os_str().as_bytes(), b" -> ", dest.as_os_str().as_bytes()].concat()
+        }
+        _ => return None,
+    })
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held can have cost some output or a number, no more.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Confirm for Report {
@@ -293,7 +394,8 @@ impl Confirm for Report {
         // The lock is not held meanwhile: a signal must be able to end the process.
         let answer = answer(&self.cancel);
         self.screen().answered();
-        words::means_yes(&answer)
+        // As in the C locale.
+        matches!(answer.first(), Some(b'y' | b'Y'))
     }
 }
 
@@ -314,5 +416,21 @@ fn answer(cancel: &Cancel) -> Vec<u8> {
             // The end of the line, of the input, or of the terminal: what was read so far is the answer.
             _ => return line,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_knows_what_the_run_has_listed() {
+        let mut report = Report::new(b"haul".to_vec());
+        report.configure(Show::default(), &Plan::default(), true, false);
+        report.event(&Event::Listed { entries: 2, bytes: 8 });
+        let progress = report.progress().expect("it was asked for");
+        let line = progress.line(&mut Rate::default(), report.quoter(), 200);
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(line.contains("  0/8 B  0/2 files"), "{line}");
     }
 }

@@ -20,6 +20,8 @@ pub struct RunOptions {
     pub job_is_given: bool,
     /// `--shard=status`.
     pub shard_status: bool,
+    /// Standard input is read: patterns come from there.
+    pub reads_input: bool,
     /// `--profile`.
     pub profiles: Profiles,
 }

@@ -27,12 +27,16 @@ pub struct Screen {
     elsewhere: Option<PassOn>,
     waiting: Vec<u8>,
     failed: Option<Errno>,
-    out_is_terminal: bool,
-    err_is_terminal: bool,
+    /// Whether somebody watches standard output.
+    pub(crate) out_is_terminal: bool,
+    /// The same for standard error.
+    pub(crate) err_is_terminal: bool,
     quoter: Quoter,
     bar_is_shown: bool,
     /// No bar is drawn: the user is being asked something, or the run is over.
     quiet: bool,
+    /// The last line for a program was printed.
+    ended: bool,
 }
 
 impl Screen {
@@ -47,6 +51,7 @@ impl Screen {
             quoter: Quoter::from_environment(),
             bar_is_shown: false,
             quiet: false,
+            ended: false,
         }
     }
 
@@ -54,29 +59,16 @@ impl Screen {
     pub fn of_other_process(pass_on: PassOn) -> Screen {
         Screen {
             elsewhere: Some(pass_on),
-            waiting: Vec::new(),
-            failed: None,
             out_is_terminal: false,
             err_is_terminal: false,
-            quoter: Quoter::from_environment(),
-            bar_is_shown: false,
             quiet: true,
+            ..Screen::of_process()
         }
     }
 
     /// Whether another process shows everything.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.elsewhere.is_some()
-    }
-
-    /// Whether somebody watches standard error.
-    pub(crate) fn err_is_terminal(&self) -> bool {
-        self.err_is_terminal
-    }
-
-    /// Whether somebody watches standard output.
-    pub(crate) fn out_is_terminal(&self) -> bool {
-        self.out_is_terminal
     }
 
     /// Prints on standard output. A failure is kept for [`Screen::finish`], as a copy goes on when nobody listens.
@@ -94,6 +86,20 @@ impl Screen {
         if self.out_is_terminal || self.waiting.len() >= BUFFER {
             self.flush();
         }
+    }
+
+    /// Prints a line for a program, which gets it at once; none after the last one.
+    pub(crate) fn tell_program(&mut self, line: &[u8]) {
+        if !self.ended {
+            self.print(line);
+            self.flush();
+        }
+    }
+
+    /// Prints the last line for a program.
+    pub fn end_with(&mut self, line: &[u8]) {
+        self.print(line);
+        self.ended = true;
     }
 
     /// Prints a message on standard error at once.
@@ -128,6 +134,11 @@ impl Screen {
         if std::mem::take(&mut self.bar_is_shown) {
             write_all(stdio::stderr(), CLEAR).ok();
         }
+    }
+
+    /// Whether nothing is to be shown that nobody has asked for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Asks a question. Until [`Screen::answered`] no bar is drawn over it.

@@ -1,12 +1,47 @@
-//! A run of the library, as every command begins and ends it.
+//! What every command does before, at the beginning and at the end of a run of the library, which changes nothing of its
+//! process.
 
-use haul_copy::plan::Plan;
+use haul_copy::meta::XattrRules;
+use haul_copy::plan::{Plan, Wish};
 use haul_copy::run::{Partials, Session, Summary};
 use haul_sys::inode::FileId;
+use haul_sys::process_state;
+use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::report::Report;
+use crate::show::Show;
 use crate::words;
-use crate::xattrs;
+
+/// Which extended attributes are not copied: libattr's file.
+const RULES: &str = "/etc/xattr.conf";
+
+/// A reader that is gone ends the process, as it ends cp, and a limit of the size of files is an error of one file.
+pub fn set_signals() {
+    process_state::restore_sigpipe();
+    process_state::ignore_sigxfsz();
+}
+
+/// A deep tree keeps two descriptors open for each level: all that the system allows may be used.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // A run with fewer descriptors copies the same files, only slower.
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+    }
+}
+
+/// The rules of the system for extended attributes, read only if a copy needs them. Warns where they cannot be understood.
+pub fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
+    if plan.preserve.xattr == Wish::No {
+        return XattrRules::default();
+    }
+    // Where the file cannot be read, other programs take their built-in rules, too.
+    let Ok(text) = std::fs::read(RULES) else { return XattrRules::default() };
+    XattrRules::parse(&text).unwrap_or_else(|line| {
+        report.warn(format!("{RULES}: {line}; built-in rules are used").as_bytes());
+        XattrRules::default()
+    })
+}
 
 /// What a run needs besides its plan. `skip_files`: files that stand in a source and are no part of it.
 pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, skip_files: Vec<FileId>) -> Session<'a> {
@@ -16,7 +51,7 @@ pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, skip_fil
         cancel: report.cancel().clone(),
         pace: report.pace().clone(),
         partials,
-        xattr_rules: xattrs::rules(report, plan),
+        xattr_rules: xattr_rules(report, plan),
         skip_files,
     }
 }
@@ -28,10 +63,20 @@ pub fn remove_partials(report: &Report, partials: &Partials) {
     }
 }
 
+/// With `--explain`: which patterns of the filter have decided about no entry.
+pub fn explain_filter(report: &Report, plan: &Plan, show: Show, summary: &Summary) {
+    let Some(filter) = plan.filter.as_ref().filter(|_| show.explain && !summary.cancelled) else { return };
+    for (number, rule) in filter.choice().rules.iter().enumerate() {
+        if summary.stats.rule_hits.get(number).is_none_or(|hits| *hits == 0) {
+            report.screen().print(&words::idle_rule(rule, report.quoter()));
+        }
+    }
+}
+
 /// Names the files that a run has damaged, and what its many errors were about.
 pub fn report_errors(report: &Report, summary: &Summary) {
     for path in &summary.damaged {
-        report.complain(&words::damaged(path, report.quoter()));
+        report.fail(&words::damaged(path, report.quoter()));
     }
     report.sum_up();
 }

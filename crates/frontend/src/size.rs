@@ -1,39 +1,9 @@
 //! Sizes and rates as people write and read them. The options of all commands read them here.
 
-/// A number as it is written: digits, perhaps a point and more digits, perhaps a unit.
-struct Written<'a> {
-    whole: u64,
-    /// Digits after the point; empty where there is no point.
-    fraction: &'a [u8],
-    /// What the unit stands for.
-    unit: u64,
-}
-
-impl Written<'_> {
-    /// `None` if it is no such number.
-    fn read(text: &[u8]) -> Option<Written<'_>> {
-        let (whole, rest) = split_digits(text);
-        let (fraction, unit) = match rest {
-            [b'.', rest @ ..] => split_digits(rest),
-            unit => (&rest[..0], unit),
-        };
-        // More digits than these mean nothing.
-        if (rest.first() == Some(&b'.') && fraction.is_empty()) || fraction.len() > 18 {
-            return None;
-        }
-        Some(Written { whole: number(whole)?, fraction, unit: unit_of(unit)? })
-    }
-
-    fn whole_units(&self) -> Option<u64> {
-        self.whole.checked_mul(self.unit)
-    }
-}
-
 /// A number with an optional unit: `K`, `M`, `G`, `T` (also `KiB` and so on) are powers of 1024, `KB` and so on powers
 /// of 1000. `None` if it is no such number or does not fit in 64 bits.
 pub fn parse_size(text: &[u8]) -> Option<u64> {
-    let written = Written::read(text)?;
-    if written.fraction.is_empty() { written.whole_units() } else { None }
+    parse(text, false)
 }
 
 /// The same a second, with an optional fraction after a point (`1.5G`), of which a part of a byte is dropped. `0` and
@@ -42,17 +12,24 @@ pub(crate) fn parse_rate(text: &[u8]) -> Option<Option<u64>> {
     if text == b"none" {
         return Some(None);
     }
-    parse_decimal_size(text).map(|rate| Some(rate).filter(|rate| *rate > 0))
+    parse(text, true).map(|rate| Some(rate).filter(|rate| *rate > 0))
 }
 
-fn parse_decimal_size(text: &[u8]) -> Option<u64> {
-    let written = Written::read(text)?;
-    if written.fraction.is_empty() {
-        return written.whole_units();
+fn parse(text: &[u8], with_fraction: bool) -> Option<u64> {
+    let (whole, rest) = split_digits(text);
+    let (fraction, unit) = match rest {
+        [b'.', rest @ ..] if with_fraction => split_digits(rest),
+        unit => (&rest[..0], unit),
+    };
+    let unit = unit_of(unit)?;
+    let whole = number(whole)?.checked_mul(unit)?;
+    if rest.first() != Some(&b'.') {
+        return Some(whole);
     }
-    let scale = 10u128.pow(u32::try_from(written.fraction.len()).ok()?);
-    let fraction = u128::from(number(written.fraction)?) * u128::from(written.unit) / scale;
-    written.whole_units()?.checked_add(u64::try_from(fraction).ok()?)
+    // More digits than these mean nothing.
+    let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 18)?;
+    let fraction = u128::from(number(fraction)?) * u128::from(unit) / 10u128.pow(digits);
+    whole.checked_add(u64::try_from(fraction).ok()?)
 }
 
 fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
@@ -133,7 +110,7 @@ mod tests {
             ("1.-5M", None),
             ("18446744073709551615.5K", None),
         ] {
-            assert_eq!(parse_decimal_size(text.as_bytes()), size, "{text}");
+            assert_eq!(parse(text.as_bytes(), true), size, "{text}");
         }
     }
 

@@ -107,22 +107,17 @@ impl Settings {
     }
 }
 
-/// A limit for people; `None` if there is none.
-pub(crate) fn limit_words(limit: Limit) -> Option<String> {
+/// What holds a run back just now, for people; `None` if nothing does.
+pub(crate) fn pace_words(pace: &Pace) -> Option<String> {
+    let limit = pace.limit();
     let bytes = limit.bytes.map(|rate| format!("{}/s", human_size(rate)));
     let operations = limit.operations.map(|rate| format!("{rate} operations/s"));
     let words: Vec<String> = bytes.into_iter().chain(operations).collect();
-    (!words.is_empty()).then(|| words.join(", "))
-}
-
-/// What holds a run back just now; `None` if nothing does.
-pub(crate) fn pace_words(pace: &Pace) -> Option<String> {
-    let limit = limit_words(pace.limit());
-    match (limit, pace.is_yielding()) {
-        (None, false) => None,
-        (None, true) => Some("none; yields to other programs".to_owned()),
-        (Some(limit), false) => Some(limit),
-        (Some(limit), true) => Some(format!("{limit}; yields to other programs")),
+    match (words.is_empty(), pace.is_yielding()) {
+        (true, false) => None,
+        (true, true) => Some("none; yields to other programs".to_owned()),
+        (false, false) => Some(words.join(", ")),
+        (false, true) => Some(words.join(", ") + "; yields to other programs"),
     }
 }
 

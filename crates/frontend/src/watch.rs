@@ -1,8 +1,9 @@
-//! A thread beside the run: it hears signals, and it draws the progress bar.
+//! How a run is stopped by signals, and shown by a progress bar.
 //!
-//! The handlers only set flags and wake the thread, so whatever the run is doing, one press of Ctrl-C stops it: the
-//! run itself sees the flag between two pieces of data, and if it is stuck in a system call, the thread removes what
-//! is incomplete and ends the process.
+//! The handlers set flags, so whatever the run is doing, one press of Ctrl-C stops it: the run itself sees the flag between two
+//! pieces of data. If it is stuck in a system call, a thread beside it, which draws the bar as well, removes what is incomplete and
+//! ends the process. A run that is over in a moment has no such thread: a timer ends it where it is stuck, and what is incomplete
+//! stays.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -12,20 +13,24 @@ use std::time::{Duration, Instant};
 
 use haul_copy::plan::Plan;
 use haul_sys::Errno;
+use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::process_state::is_ignored;
 use haul_sys::rustix::stdio;
 use haul_sys::rustix::termios::tcgetwinsize;
-use haul_sys::signals::Arrivals;
+use haul_sys::signals::{Arrivals, Countdown};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::progress::{PATIENCE, Rate};
+use crate::bar::Rate;
+use crate::progress::PATIENCE;
 use crate::report::Report;
 
 /// Bytes of stack: the thread formats one line and calls no deep functions.
 const STACK: usize = 256 << 10;
 /// How long a run may take to stop after a signal.
 const GRACE: Duration = Duration::from_secs(2);
+/// The same after a second one, where nobody else can remove what is incomplete.
+const LAST_GRACE: Duration = Duration::from_millis(100);
 /// Time between two drawings of the bar on a terminal.
 const REDRAW: Duration = Duration::from_millis(200);
 /// The same where each drawing is a line of its own.
@@ -44,19 +49,38 @@ impl Caught {
     }
 }
 
-/// What the thread does when the run does not stop in time: ends the process, for the signal of this number.
+/// What the thread does when the run does not stop in time, before it ends the process for the signal of this number.
 pub type Abandon = Box<dyn FnOnce(i32) + Send>;
 
-/// Handles the signals that stop a run, and starts the thread.
+/// Handles the signals that stop a run, and starts the thread. `skip_files`: files of the sources that the run leaves out.
 ///
 /// # Errors
 /// What the kernel says when there are no threads left.
-pub fn start(report: Arc<Report>, plan: Arc<Plan>, abandon: Abandon) -> io::Result<Caught> {
+pub fn start(report: Arc<Report>, plan: Arc<Plan>, skip_files: Vec<FileId>, abandon: Abandon) -> io::Result<Caught> {
     if !memory::has_room_for_thread(STACK as u64) {
         return Err(Errno::NOMEM.into());
     }
-    let caught = Caught::default();
     let arrivals = Arrivals::default();
+    let caught = catch(&report, |signal| arrivals.count(signal))?;
+    let watcher = Watcher { report, plan, skip_files, caught: caught.clone(), arrivals };
+    thread::Builder::new().stack_size(STACK).spawn(move || watcher.watch(abandon))?;
+    Ok(caught)
+}
+
+/// Handles the same signals without a thread, for a run that is over in a moment: it sees the flag itself, and removes what is
+/// incomplete. If it is stuck all the same, the process ends after the time that every run has, and very soon after a second
+/// signal: `by_signal`, or with the status that a shell shows for it. A thread would remove more.
+///
+/// # Errors
+/// As sigaction(2).
+pub fn without_thread(report: &Report, by_signal: bool) -> io::Result<Caught> {
+    let countdown = Countdown::new([GRACE, LAST_GRACE], by_signal);
+    catch(report, |signal| countdown.count(signal))
+}
+
+/// Notes the signals that stop a run, and stops it; then does something more.
+fn catch(report: &Report, more: impl Fn(i32) -> io::Result<()>) -> io::Result<Caught> {
+    let caught = Caught::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // Below nohup, or in the background of a script, the user does not mean us.
         if is_ignored(signal) {
@@ -65,16 +89,15 @@ pub fn start(report: Arc<Report>, plan: Arc<Plan>, abandon: Abandon) -> io::Resu
         let number = usize::try_from(signal).unwrap_or_default();
         signal_hook::flag::register_usize(signal, Arc::clone(&caught.0), number)?;
         signal_hook::flag::register(signal, report.cancel().flag())?;
-        arrivals.count(signal)?;
+        more(signal)?;
     }
-    let watcher = Watcher { report, plan, caught: caught.clone(), arrivals };
-    thread::Builder::new().stack_size(STACK).spawn(move || watcher.watch(abandon))?;
     Ok(caught)
 }
 
 struct Watcher {
     report: Arc<Report>,
     plan: Arc<Plan>,
+    skip_files: Vec<FileId>,
     caught: Caught,
     arrivals: Arrivals,
 }
@@ -82,9 +105,12 @@ struct Watcher {
 impl Watcher {
     fn watch(self, abandon: Abandon) {
         let mut deadline: Option<Instant> = None;
-        let draws = self.report.progress().is_some() && !self.report.screen().is_elsewhere();
+        let draws = self.report.has_bar() && !self.report.screen().is_elsewhere();
         let mut next_drawing = draws.then(|| Instant::now() + PATIENCE);
-        let mut counting = false;
+        let mut counting = self.report.is_json();
+        if counting {
+            self.start_telling();
+        }
         let mut rate = Rate::default();
         let mut seen = 0;
         loop {
@@ -112,21 +138,41 @@ impl Watcher {
                 next_drawing = Some(now + self.draw(&mut rate));
             }
         }
-        abandon(self.caught.signal().unwrap_or(SIGTERM));
+        let signal = self.caught.signal().unwrap_or(SIGTERM);
+        abandon(signal);
+        // As shells have it.
+        std::process::exit(128 + signal);
     }
 
     /// Counts what there is to do, in a thread of its own: a slow disk must not hold up the bar or a signal.
     fn start_counting(&self) {
-        let (report, plan, caught) = (Arc::clone(&self.report), Arc::clone(&self.plan), self.caught.clone());
-        let count = move || {
-            if let Some(progress) = report.progress() {
-                progress.count(&plan, &|| caught.signal().is_some());
-            }
-        };
         // Without the thread the bar does not know the total, and says so.
-        if memory::has_room_for_thread(STACK as u64) {
-            thread::Builder::new().stack_size(STACK).spawn(count).ok();
+        start_thread(self.counting());
+    }
+
+    fn counting(&self) -> impl FnOnce() + Send + use<> {
+        let (report, plan, caught) = (Arc::clone(&self.report), Arc::clone(&self.plan), self.caught.clone());
+        let skip_files = self.skip_files.clone();
+        move || {
+            if let Some(progress) = report.progress() {
+                progress.count(&plan, &skip_files, &|| caught.signal().is_some());
+            }
         }
+    }
+
+    /// Tells a program each second how far the run is, in a thread of its own: a reader that has stopped must not hold up a
+    /// signal.
+    fn start_telling(&self) {
+        let (report, counting) = (Arc::clone(&self.report), self.counting());
+        start_thread(move || {
+            let mut rate = Rate::default();
+            thread::sleep(PATIENCE);
+            start_thread(counting);
+            loop {
+                report.tell_progress(&mut rate);
+                thread::sleep(NEXT_LINE);
+            }
+        });
     }
 
     /// Draws the bar; returns the time until the next drawing.
@@ -137,5 +183,12 @@ impl Watcher {
         let line = progress.line(rate, self.report.quoter(), size.unwrap_or(COLUMNS).saturating_sub(1));
         self.report.try_show_bar(&line);
         if std::io::stderr().is_terminal() { REDRAW } else { NEXT_LINE }
+    }
+}
+
+/// Starts a thread, if there is one to be had, for what a run can do without.
+fn start_thread(work: impl FnOnce() + Send + 'static) {
+    if memory::has_room_for_thread(STACK as u64) {
+        thread::Builder::new().stack_size(STACK).spawn(work).ok();
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use haul_copy::error::{Error, What};
 use haul_copy::events::{DataReport, HoleSearch, Question, Tried};
+use haul_copy::filter::Rule;
 use haul_copy::images::ImageReport;
 use haul_copy::plan::{EngineName, Reflink};
 use haul_io::moved::{Moved, Refusal};
@@ -62,9 +63,15 @@ pub(crate) fn unusable(what: &str, path: &Path, why: &str, quoter: &Quoter) -> V
     [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
 }
 
-/// The list of digests cannot be written.
-pub fn digest_list_failed(path: &Path, error: &std::io::Error, quoter: &Quoter) -> Vec<u8> {
-    unusable("cannot write the list of digests", path, &io_error(error), quoter)
+/// A pattern that has matched nothing, or nothing that those before it have left.
+pub(crate) fn idle_rule(rule: &Rule, quoter: &Quoter) -> Vec<u8> {
+    let what: &[u8] = if rule.include { b"include " } else { b"exclude " };
+    [what, &quoter.always(rule.pattern.as_bytes()), b": has decided about no entry\n"].concat()
+}
+
+/// A list cannot be written; `what`: which one.
+pub fn cannot_write(what: &str, path: &Path, error: &std::io::Error, quoter: &Quoter) -> Vec<u8> {
+    unusable(&format!("cannot write the {what}"), path, &io_error(error), quoter)
 }
 
 /// A file is neither the old nor the new one.
@@ -72,15 +79,15 @@ pub fn damaged(path: &Path, quoter: &Quoter) -> Vec<u8> {
     message(&Error::new(What::Damaged, path), quoter)
 }
 
+/// Whether a warning says nothing of how good the copy is.
+pub(crate) fn is_hint(what: What) -> bool {
+    matches!(what, What::SourceTwice | What::SourceDirectoryTwice | What::HolesReadAgain)
+}
+
 /// How to go on, and where what is done is written down.
 pub fn resume_hint(journal: &Path, quoter: &Quoter) -> Vec<u8> {
     let journal = quoter.path(journal);
     [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
-}
-
-/// Whether a message is followed by a hint to `--help`, since the command line is at fault.
-pub(crate) fn is_misuse(error: &Error) -> bool {
-    error.what == What::ParentsNeedDirectory
 }
 
 /// `'a' -> 'b'`.
@@ -241,9 +248,4 @@ fn refusal_words(refusal: Refusal) -> String {
         Refusal::BlindToBytes => "the bytes must be looked at, and it does not see them".to_owned(),
         Refusal::NoDirectIo => "direct I/O is not possible on either side".to_owned(),
     }
-}
-
-/// Whether an answer to a question means yes, in the C locale.
-pub(crate) fn means_yes(answer: &[u8]) -> bool {
-    matches!(answer.first(), Some(b'y' | b'Y'))
 }

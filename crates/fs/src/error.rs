@@ -245,6 +245,8 @@ what! {
     NoMoreLinks = "warning: no more hard links to {path} are possible; {other} is another copy of the same file",
     CannotHardLink = "cannot create hard link {path} to {other}",
     CloneFailed = "failed to clone {path} from {other}",
+    /// `detail` says why.
+    TreeNotCloned = "cannot clone the tree {path} to {other}: {detail}",
     Reading = "error reading {path}",
     Writing = "error writing {path}",
     Copying = "error copying {path} to {other}",
@@ -330,6 +332,10 @@ what! {
     JournalForeign = "will not use {path} as a journal: it is not a file of yours with a single name",
     /// With `--resume`; `path` is the journal.
     JournalEnds = "cannot write to the journal {path}: what is done from here on, another run will do again",
+    /// With a filter; `path` is an operand, `detail` says by what.
+    SourceExcluded = "the source {path} is excluded {detail}; nothing was copied",
+    /// With a list of names; `path` is one of them, `other` a part of it.
+    BelowLink = "not copying {path}: {other} is a symbolic link, and names are not looked for behind links",
     /// With a list of what there is to copy; `path` is an operand, `detail` says what is wrong.
     OtherSources = "the file list does not fit {path}: {detail}; nothing was copied",
     /// With a list; the source was named in it.
@@ -343,6 +349,8 @@ what! {
         "not copying {path}: it has changed since the shards were made; begin anew with another --job, and another list if any",
     /// With a list or in shards; `detail` is an option, `path` is of no interest.
     NotByList = "file lists and shards do not go with {detail}",
+    /// In a dry run; `detail` is an option, `path` is of no interest.
+    NotDry = "a dry run does not go with {detail}",
     /// In shards; `path` is the file, or its directory.
     NoShardState = "cannot keep the state of the shards in {path}; nothing was copied",
     /// In shards.
@@ -367,8 +375,49 @@ what! {
         "what the other shards of this copy have made is not there any more, says {path}; nothing was copied: the same commands with --job=NEW begin anew",
     /// `path` is where the kernel tells the umask; the errno is of the other way to find it out.
     UmaskUnknown = "cannot find out the umask, for which {path} or unshare(2) is needed; nothing was copied",
+    /// Of a move; `path` is the source.
+    CannotMove = "cannot move {path} to {other}",
+    /// Of a move; `detail` is an option, `path` is of no interest.
+    NotByMove = "moving does not go with {detail}; nothing was moved",
+    /// Of a move; `path` is a directory of the destination, with the table of sources that were not copied, or is a source.
+    StaysUnknown = "cannot keep track of what is not to be removed, by {path}; nothing is removed",
+    /// Of a move; `path` is the source, `other` what should be its copy.
+    NoCopyOfSource = "not removing {path}: there is no {other}",
+    /// Of a move; `path` is the source, `other` the name of its copy, which a directory does not have in this spelling.
+    OtherSpelling = "not removing {path}: {other} may be the copy of another source, whose name differs in its spelling only",
+    /// Of a move; `path` is the source, `other` its copy.
+    UnlikeItsCopy = "not removing {path}: it is not the same as {other}",
+    /// Of a move; `path` is the source.
+    ChangedBeforeRemoval = "not removing {path}: it has changed while it was being moved",
+    /// Of a move; `path` is a directory of the source.
+    MountedInSource = "not removing {path}: another filesystem, or a subvolume, is there",
+    /// Of a move; `path` is a directory of the source, `other` its copy.
+    MaybeSameDirectory = "not removing what is in {path}: {other} may be the same directory",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
+    /// With `--delete`; `path` is a directory of the destination, `other` its source.
+    SourceEmpty =
+        "not deleting what is in {path}: its source {other} is empty, as a directory is on which nothing is mounted; --delete=force deletes it",
+    /// With `--delete`; `path` is an operand's copy, `other` the operand.
+    DeletionOverlaps = "will not delete in {path}: {other} is in it, or it in {other}; nothing was copied",
+    /// With `--delete`; `detail` is an option, `path` is of no interest.
+    NotWithDeletion = "--delete does not go with {detail}; nothing was copied",
+    /// With `--delete`; an operand without a name of its own, where copies go into a directory.
+    DeletionWhole =
+        "will not delete: {path} has no name, so its copy would be the whole target directory; use -T if that is meant; nothing was copied",
+    /// With `--delete`.
+    MountStays = "not deleting {path}: something is mounted there",
+    /// With `--delete`.
+    SourceInDeleted = "not deleting {path}: it is a source",
+    /// With `--max-delete`; `path` is the destination, `detail` the number.
+    DeletionLimit =
+        "{detail} more to delete in {path}: --max-delete is reached; run again with a larger number",
+    /// With `--delete`; `path` is a directory of the destination.
+    NamesMayBeAlike = "not deleting in {path}, nor elsewhere on such filesystems: names that differ in upper and lower case may be one name there",
+    /// With `--delete`; a directory and something else, `path` at the destination, `other` in the source.
+    NotInOneStep = "cannot replace {path} by {other} in one step, since one of them is a directory: remove {path}, or run without --atomic and options that imply it",
+    /// With `--delete`; `path` is the destination.
+    DeletionStopped = "not everything could be copied, so no more was deleted in {path}",
     /// A directory was moved while it was being copied.
     DirectoryMoved = "directory {path} was moved while it was being copied",
 }
@@ -385,6 +434,8 @@ impl What {
                 | What::DirectoryMoved
                 | What::ChangedWhileCopied
                 | What::KeepsChanging
+                | What::UnlikeItsCopy
+                | What::ChangedBeforeRemoval
         )
     }
 

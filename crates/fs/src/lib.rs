@@ -12,6 +12,7 @@
 //! know** how bytes are moved, what becomes of an existing destination, plans, threads and messages: those are haul-copy's.
 //! As a library it neither prints nor changes anything of its host process.
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 pub mod error;
 pub mod links;

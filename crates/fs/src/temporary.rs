@@ -71,6 +71,9 @@ pub(crate) fn number_behind(digits: &[u8]) -> Option<u64> {
 }
 
 /// Makes something under a random name that is free, and returns the name.
+///
+/// # Errors
+/// That of `make`, but for EEXIST unless no name is free after many tries.
 pub fn temporary_name(names: &TemporaryNames, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<OsString, Errno> {
     for _ in 0..10_000 {
         let name = names.another();

@@ -11,7 +11,7 @@
 //!   a parser that fails in any way costs no more than its region's savings.
 #![forbid(unsafe_code)]
 
-pub mod budget;
+mod budget;
 pub mod bytes;
 pub mod container;
 pub mod crc32;
@@ -19,9 +19,9 @@ pub mod extents;
 pub mod fs;
 mod guard;
 pub mod image;
-pub mod lvm;
+mod lvm;
 pub mod map;
-pub mod partition;
+mod partition;
 mod probe;
 pub mod refusal;
 pub mod report;

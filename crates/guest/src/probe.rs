@@ -9,7 +9,6 @@ use crate::image::View;
 use crate::lvm;
 use crate::refusal::Refusal;
 
-/// What a signature says.
 #[derive(Clone, Copy)]
 pub enum Signature<'p> {
     /// A filesystem with a parser.

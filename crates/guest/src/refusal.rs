@@ -53,9 +53,6 @@ pub(crate) fn refuse_if(doubt: bool, why: impl FnOnce() -> Refusal) -> Result<()
 macro_rules! refusing {
     ($($name:ident $of:ident;)*) => {$(
         #[doc = concat!("Refuses with a [`Refusal::", stringify!($of), "`] if there is a `doubt`.")]
-        ///
-        /// # Errors
-        /// That refusal. The words are put together for it alone.
         pub(crate) fn $name(doubt: bool, why: impl fmt::Display) -> Result<(), Refusal> {
             refuse_if(doubt, || Refusal::$of(why.to_string()))
         }
@@ -75,10 +72,7 @@ pub(crate) fn over_budget_if(too_much: bool, what: &'static str) -> Result<(), R
 
 /// What should be there, and may not.
 pub(crate) trait OrRefuse<T> {
-    /// Refuses with a [`Refusal::Corrupt`] if it is not there.
-    ///
-    /// # Errors
-    /// That refusal. The words are put together for it alone.
+    /// Refuses with a [`Refusal::Corrupt`] if it is not there, for which alone the words are put together.
     fn or_corrupt(self, why: impl fmt::Display) -> Result<T, Refusal>;
 }
 

@@ -43,7 +43,7 @@ fn make(dir: &Path, size: u64, options: &[&str]) -> PathBuf {
 }
 
 fn tools() -> bool {
-    has("mkfs.xfs") && has("xfs_db") && has("xfs_repair")
+    has("mkfs.xfs") && has("xfs_db") && has("xfs_io") && has("xfs_repair")
 }
 
 /// Free space as xfs_db sees it, with the blocks of the free lists.
@@ -263,6 +263,11 @@ fn settle(mounted: &Path) {
     }
 }
 
+/// Ends a filesystem as a loss of power does once the log is on the disk: nothing is written to it any more.
+fn shut_down(mounted: &Path) {
+    run(Command::new("xfs_io").args(["-x", "-c", "shutdown -f"]).arg(mounted));
+}
+
 fn write_synced(path: &Path, len: u64, noise: &mut Noise) {
     write_noise(path, len, noise);
     File::open(path).unwrap().sync_all().unwrap();
@@ -311,9 +316,13 @@ fn a_mounted_filesystem_with_files_synced_one_by_one_loses_nothing() {
             let len = noise.below(60_000) + 1;
             write_synced(&mounted.path().join(format!("synced-{number}")), len, &mut noise);
         }
-        snapshot(&image, &live);
         let files = digests(mounted.path());
         assert!(files.len() > 100);
+        // From time to time the kernel writes what is in the log where it belongs. A last file stands in the log in any case, and
+        // the log stays as it is from then on.
+        write_synced(&mounted.path().join("last"), 60_000, &mut noise);
+        shut_down(mounted.path());
+        snapshot(&image, &live);
         mounted.unmount();
         let found = assert_dirty_is_right(&bed, &live, &files);
         assert_eq!(found.evidence[0], "free on the disk and after the log is replayed");

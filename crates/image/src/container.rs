@@ -36,9 +36,10 @@ use super::source::{Disk, RawImage, Source};
 const HOLES: usize = 200_000;
 
 /// What a source is taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// A container if both its name and its contents say so, raw if neither does.
+    #[default]
     Auto,
     /// A raw disk, whatever it looks like.
     Raw,

@@ -68,7 +68,6 @@ impl Unfinished {
     }
 }
 
-/// An open destination.
 pub(super) struct Dest {
     pub(super) path: PathBuf,
     pub(super) file: Arc<OwnedFd>,
@@ -158,7 +157,6 @@ impl Dest {
         Ok(())
     }
 
-    /// Whether a device can hold the image.
     fn check_size(&self, kernel: &dyn Kernel, source: &Source) -> Result<(), Error> {
         let said = |what| Error::new(what, &self.path);
         let size = kernel.size(self.file.as_fd()).map_err(|errno| said(What::CannotFstat).errno(errno))?;
@@ -211,6 +209,9 @@ impl Dest {
 
 /// Whether what stands there, open for writing, may be overwritten with an image without harm to that or to anybody who
 /// has it as a disk.
+///
+/// # Errors
+/// Why not: it is the source, has bytes in common with that, or is in use.
 pub fn may_overwrite(
     (file, inode, path): (BorrowedFd<'_>, &Inode, &Path),
     source: (&Inode, &Path),

@@ -74,6 +74,9 @@ impl Found {
     }
 
     /// Whether everything that it rests on is as it was. `source` is what is copied.
+    ///
+    /// # Errors
+    /// If some of that cannot be read any more.
     pub fn still_holds(&self, source: &dyn ReadAt) -> io::Result<bool> {
         match &self.in_container {
             None => self.map.still_holds(source),

@@ -87,6 +87,7 @@ impl<'a> Copy<'a> {
     // Longer than other functions: each step needs what those before it have found.
     fn run(&mut self) -> Result<Report, Ended> {
         let Task { source, options, .. } = *self.task;
+        self.task.observer.event(&Event::Begun(&self.counters.stats()));
         let first = match &self.task.given {
             Some(given) => given.first,
             None => Look::of(&source.inode, &self.task.system),

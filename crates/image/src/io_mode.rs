@@ -32,7 +32,6 @@ pub(super) const SHARE: u64 = 8 << 20;
 /// Most workers. Beyond that memory and device are busy, and nobody has measured whether it helps.
 const MOST_WORKERS: usize = 4;
 
-/// How the bytes go.
 #[derive(Debug, Clone)]
 pub(super) struct IoMode {
     /// Past the page cache of the source.
@@ -43,7 +42,6 @@ pub(super) struct IoMode {
     pub(super) queued: bool,
     /// Without queues: so many threads at most.
     pub(super) workers: usize,
-    /// Bytes of a buffer.
     pub(super) buffer_size: usize,
     /// What buffers, and with direct I/O requests, are multiples of.
     pub(super) align: usize,
@@ -54,7 +52,7 @@ pub(super) struct IoMode {
 impl IoMode {
     /// Through the page cache and, with what queues are good for, through those.
     pub(super) fn new(options: &Options, buffer_size: usize) -> IoMode {
-        let queued = options.direct || options.md5 || options.mode != Mode::Copy;
+        let queued = options.queued || options.direct || options.md5 || options.mode != Mode::Copy;
         IoMode { source: None, dest: None, queued, workers: 1, buffer_size, align: grain(), large: false }
     }
 

@@ -49,6 +49,9 @@ impl Kept {
 
     /// Whether the copies of the other files may have the names that these have. Somebody may have made up the names in
     /// the first one so that a file of another kind is overwritten by a copy.
+    ///
+    /// # Errors
+    /// [`What::NotItsName`], of the first that may not.
     pub fn check_names(&self) -> Result<(), Error> {
         let is_usual = |name: &OsStr| name.as_bytes().to_ascii_lowercase().ends_with(b".vmdk");
         match self.files.iter().skip(1).find(|file| !is_usual(file.path.file_name().unwrap_or_default())) {

@@ -15,7 +15,7 @@
 //! * **Queues** (`pipeline`): three threads, and the caller's, which reports to an observer every second how far they
 //!   are. Both queues and the pool are bounded. What is skipped goes through the queues too, as a range without a
 //!   buffer, so everything happens in the order of the image, as MD5 wants it. Queues serve where the bytes are hashed
-//!   in order, where one side is measured, and for direct I/O on demand.
+//!   in order, where one side is measured, where somebody wants to see who waits, and for direct I/O on demand.
 //! * **Parallel workers** (`workers`) serve everywhere else, since they are faster: up to four threads that read, scan
 //!   and write parts of their own. What is done to the bytes is the same code (`steps`). What is large goes to the
 //!   device (`io_mode`).
@@ -33,6 +33,7 @@
 //! `suspended`, which read what `system` names. In a run of haul-copy all this is
 //! only the data step of a file.
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod changes;
 mod container;

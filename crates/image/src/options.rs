@@ -28,6 +28,9 @@ pub struct Options {
     pub cache: CacheUse,
     /// Blocks of zeros are looked for in what is read.
     pub zero_scan: bool,
+    /// Through queues, also where parallel workers would be faster: then the reader, the scanner and the writer each show how
+    /// long they wait for the others.
+    pub queued: bool,
     /// Both sides, or one of them to measure it.
     pub mode: Mode,
     /// An image that somebody writes to meanwhile is an error, [`What::SourceWritten`](haul_fs::error::What::SourceWritten).
@@ -44,6 +47,7 @@ impl Default for Options {
             direct: false,
             cache: CacheUse::Auto,
             zero_scan: true,
+            queued: false,
             mode: Mode::Copy,
             fail_if_written: false,
         }

@@ -28,12 +28,17 @@ struct Buffer {
     runs: Vec<Run>,
 }
 
-/// What goes through the queues.
 enum Message {
     /// The first `len` bytes of the buffer stand at `offset`.
-    Data { offset: u64, len: usize, buffer: Box<Buffer> },
-    /// A range that was not read.
-    Skip { offset: u64, len: u64 },
+    Data {
+        offset: u64,
+        len: usize,
+        buffer: Box<Buffer>,
+    },
+    Skip {
+        offset: u64,
+        len: u64,
+    },
 }
 
 /// Does the work by three threads and two queues; returns the MD5 with everything in it.

@@ -61,11 +61,8 @@ impl Sink {
         write_some(&*self.kernel, &self.side, &bytes[..piece], at)
     }
 
-    /// Leaves a range as zeros: without writing, if that is possible.
-    pub(super) fn skip(&mut self, offset: u64, len: u64) -> Result<Done, Failure> {
-        if !self.holds_old {
-            return Ok(Done::Skipped);
-        }
+    /// Makes zeros of old contents: without writing, if that is possible.
+    pub(super) fn punch(&mut self, offset: u64, len: u64) -> Result<Done, Failure> {
         let mut moved = Moved::default();
         hole::make(&*self.kernel, &self.side, offset, len, Zeros::Punch(1), &mut moved)?;
         Ok(if moved.written > 0 { Done::Written } else { Done::Skipped })

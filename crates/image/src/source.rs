@@ -87,6 +87,9 @@ impl Source {
     }
 
     /// A file that was found in this directory, so that files beside it can be.
+    ///
+    /// # Errors
+    /// EMFILE where there are no descriptors left.
     pub fn found_in(self, dir: BorrowedFd<'_>) -> io::Result<Source> {
         Ok(Source { dir: Some(Arc::new(dir.try_clone_to_owned()?)), ..self })
     }
@@ -145,6 +148,9 @@ impl Source {
     }
 
     /// The same description again, for a parser of containers that wants a file of its own.
+    ///
+    /// # Errors
+    /// EMFILE where there are no descriptors left.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.file.try_clone()
     }

@@ -21,7 +21,9 @@ pub struct Stats {
     pub read: u64,
     /// Bytes of zeros found in what was read.
     pub zeros: u64,
-    /// Time since the beginning, in which both sides were opened.
+    /// Parallel workers. None where the image goes through queues.
+    pub workers: u64,
+    /// Time since the source was open.
     pub elapsed: Duration,
     /// Where the time went.
     pub times: Times,
@@ -32,12 +34,23 @@ impl Stats {
     pub fn processed(&self) -> u64 {
         self.copied + self.write_skipped
     }
+
+    /// The shares of the time of all parallel workers, from 0 to 1, that went into reading and into writing. None where
+    /// there are no workers.
+    ///
+    /// A call takes its time whether it waits for a device or copies from the page cache: beside the CPU time of the process
+    /// they show which of it is.
+    pub fn shares(&self) -> Option<(f64, f64)> {
+        let all = self.times.workers.as_secs_f64();
+        let share = |time: Duration| time.as_secs_f64() / all;
+        (all > 0.0).then(|| (share(self.times.read), share(self.times.write)))
+    }
 }
 
 /// Where the time went. The threads work at the same time, so the sum may exceed the elapsed time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Opening both sides and looking at them.
+    /// Opening the destination and preparing it.
     pub open: Duration,
     /// Reading the guests' maps, and reading again what they were made from.
     pub map: Duration,
@@ -49,10 +62,13 @@ pub struct Times {
     pub scan: Duration,
     /// MD5.
     pub md5: Duration,
-    /// Reading.
+    /// In calls that read, or that ask the kernel to read ahead.
     pub read: Duration,
-    /// Writing.
+    /// In calls that write, or that make zeros.
     pub write: Duration,
+    /// All parallel workers: their number times the time that they took together. The rest of it, beyond `read`, `scan` and
+    /// `write`, is mostly that of workers that had nothing left to do.
+    pub workers: Duration,
     /// The reader, waiting for a free buffer and for room in the read queue.
     pub read_enqueue: Duration,
     /// The scanner, waiting for the read queue to have something.
@@ -72,9 +88,13 @@ impl Clock {
     pub(super) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = work();
-        // Fits for 584 years.
-        self.0.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.add(start.elapsed());
         result
+    }
+
+    pub(super) fn add(&self, time: Duration) {
+        // Fits for 584 years.
+        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     fn get(&self) -> Duration {
@@ -82,13 +102,18 @@ impl Clock {
     }
 }
 
-/// A number of bytes, in the same way.
+/// A number of bytes, or of workers, in the same way.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 
 impl Count {
     pub(super) fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// There are so many, if there were not more before.
+    pub(super) fn at_least(&self, number: u64) {
+        self.0.fetch_max(number, Ordering::Relaxed);
     }
 
     /// Takes back what turned out otherwise; never more than was added.
@@ -125,7 +150,6 @@ macro_rules! counters {
                 }
             }
 
-            /// What they say now.
             pub(super) fn stats(&self) -> Stats {
                 let times = Times { $($time: self.$clock.get(),)* };
                 Stats { total: self.total, elapsed: self.started.elapsed(), times, $($count: self.$count.get(),)* }
@@ -135,7 +159,7 @@ macro_rules! counters {
 }
 
 counters! {
-    copied write_skipped read_skipped free read zeros;
-    open open map map copy copy close close scan scan md5 md5 read reading write writing
+    copied write_skipped read_skipped free read zeros workers;
+    open open map map copy copy close close scan scan md5 md5 read reading write writing workers working
     read_enqueue read_enqueue read_dequeue read_dequeue write_enqueue write_enqueue write_dequeue write_dequeue
 }

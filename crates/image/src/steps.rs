@@ -206,15 +206,15 @@ impl Writing<'_> {
 
     /// Lets a range read as zeros.
     pub(super) fn zeros(&mut self, offset: u64, len: u64) -> Result<(), Failure> {
-        let sparse = self.rules.sparse;
-        let done = match &mut self.sink {
-            Some(sink) if sparse => self.counters.writing.time(|| sink.skip(offset, len))?,
-            Some(sink) => {
+        let done = match (&mut self.sink, self.rules.sparse) {
+            (Some(sink), true) if sink.holds_old => self.counters.writing.time(|| sink.punch(offset, len))?,
+            (Some(sink), false) => {
                 self.counters.writing.time(|| sink.zeros(offset, len))?;
                 Done::Written
             }
-            None if sparse => Done::Skipped,
-            None => Done::Written,
+            // Nothing is called, so there is nothing to be timed.
+            (_, true) => Done::Skipped,
+            (None, false) => Done::Written,
         };
         match done {
             Done::Skipped => self.counters.write_skipped.add(len),

@@ -54,6 +54,8 @@ pub trait Observer: Sync {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// The copy begins: the destination is not open yet, and no map is read.
+    Begun(&'a Stats),
     /// The image is in use, so it is copied whole.
     InUse(&'a InUse),
     /// The map is there.

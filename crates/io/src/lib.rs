@@ -8,6 +8,7 @@
 //! Everything goes through descriptors that the caller has opened, and through a [`Kernel`](haul_sys::kernel::Kernel),
 //! which tests script.
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 pub mod control;
 pub mod engine;

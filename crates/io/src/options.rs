@@ -21,6 +21,8 @@ pub struct DataOptions {
     pub readahead: Option<u64>,
     /// Whether the copy stays in the page cache.
     pub cache: CacheUse,
+    /// Who sees to it that data in the page cache is written to the device.
+    pub writeback: Writeback,
     /// When space is allocated before it is written.
     pub preallocate: Preallocate,
     /// What was measured to be faster on some storages. It changes only how bytes are moved, and what is set here otherwise
@@ -83,6 +85,16 @@ pub enum CacheUse {
     Keep,
     /// It goes to the device, but for small files.
     Drop,
+}
+
+/// Who sees to it that copies in the page cache are written to the device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Writeback {
+    /// The kernel, when it likes, as with cp.
+    #[default]
+    Kernel,
+    /// The copy, where the device is known to be slow: about what it writes in two seconds is left in memory.
+    Auto,
 }
 
 /// When space is allocated before it is written.

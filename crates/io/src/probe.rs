@@ -128,9 +128,20 @@ pub fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
     }
 }
 
+/// Whether the dirty pages of a file go to a block device on demand. Not those of FUSE, which writes through or at the close.
+pub(crate) fn writes_back_on_demand(device: DeviceNumber, file: BorrowedFd<'_>) -> bool {
+    const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
+    match device.major {
+        0 => filesystem_of(file) == Filesystem::Btrfs,
+        // The type of the field differs from one architecture to the next.
+        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+        _ => haul_sys::rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type as u32 != FUSE_SUPER_MAGIC),
+    }
+}
+
 /// How much of a file is in the page cache; of a very large one by samples, since the answer takes 15 ms for each GiB that
 /// is there (Linux 6.18).
-fn cached_bytes(source: BorrowedFd<'_>, size: u64) -> Option<u64> {
+pub(crate) fn cached_bytes(source: BorrowedFd<'_>, size: u64) -> Option<u64> {
     const SAMPLES: u64 = 128;
     const SAMPLE: u64 = 1 << 20;
     let pages = |offset, len| page_cache::cached_pages(source, offset, len).ok();

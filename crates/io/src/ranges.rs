@@ -18,7 +18,7 @@ const GRAIN: u64 = 64 << 10;
 
 /// From here on SEEK_DATA finds nothing on tmpfs, whatever is there: the end of the last folio, of 2 MiB at most, is no offset
 /// any more (Linux 6.18). So what is beyond is always taken for data.
-pub const BLIND: u64 = (1 << 63) - (2 << 20);
+pub(crate) const BLIND: u64 = (1 << 63) - (2 << 20);
 
 /// The extents of a file in order, without gaps, from an offset up to the size that was seen; after an error, no more.
 ///

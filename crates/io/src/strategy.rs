@@ -23,6 +23,7 @@ use self::facts::is_cold;
 pub use self::facts::{DataFacts, Demands, WORTH_ASKING};
 pub(crate) use self::large::ALLOCATED_FIRST;
 use self::large::can_be_allocated_first;
+pub(crate) use self::large::leaves_the_cache;
 pub use self::large::{Large, goes_to_device};
 pub use self::steps::{HoleSearch, Ranges, Steps, Workers};
 pub use self::tiny::MOST as MOST_TINY;

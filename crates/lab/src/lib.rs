@@ -9,9 +9,9 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `tasks` | one file for each kind of command: reads its words, runs it, shows what it found. `help/` has the texts. Parts of the program that are processes of their own (`one-copy`, `touch-memory`, `tidy-up`) are tasks that no help names |
+//! | `tasks` | one file for each kind of command: reads its words, runs it, shows what it found. `help/` has the texts. Parts of the program that are processes of their own (`one-copy`, `read-mapped`, `touch-memory`, `tidy-up`) are tasks that no help names |
 //! | [`experiments`] | what is varied and what is asked, one module each; their conventions about names and parameters stand there |
-//! | `session` | one run of a command (`state`): in a `contest` the competitors of a `group` take turns; each copy is judged, and the results are saved after each run; `progress` draws. A folder with results of the same command is resumed: what is there is not run again |
+//! | `session` | one run of a command (`state`): in a `contest` the competitors of a `group` take turns; each copy is judged, and the results are saved after each run; `forecast` says which time decides; `progress` draws, `sampled` looks at copies by perf. A folder with results of the same command is resumed: what is there is not run again |
 //! | `measure` | what a run needs besides `haul-measure`: `sources`, `verify`, `one_copy` (a copy by haul's library) |
 //! | [`results`] | what was seen, as saved: plain data with a version. No medians, no words |
 //! | `doubts` | what a reader should know of a case, from its runs |

@@ -4,8 +4,9 @@
 //! can be shown anew.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -13,7 +14,7 @@ pub use haul_measure::cache::State as Cache;
 pub use haul_measure::device::Device;
 use haul_measure::machine::Machine;
 use haul_measure::process::Cost;
-use haul_measure::storage::Storage;
+pub use haul_measure::storage::Storage as Place;
 use haul_measure::words::{self, quoted};
 use serde::{Deserialize, Serialize};
 
@@ -63,23 +64,6 @@ pub struct Environment {
     /// How the memory is kept warm and the cache cold, in words.
     #[serde(rename = "manners")]
     pub methods: Vec<String>,
-}
-
-/// Where files were.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Place {
-    /// The directory that the user named.
-    pub directory: String,
-    /// Type of the filesystem.
-    pub filesystem: String,
-    /// What is mounted.
-    pub source: String,
-    /// How.
-    pub mount_options: String,
-    /// The disk, if it has one: its name, and what it says of itself.
-    pub device: Option<Device>,
-    /// Bytes that can be written.
-    pub free: u64,
 }
 
 /// One experiment.
@@ -235,6 +219,18 @@ pub enum Body {
     },
 }
 
+/// Writes a file anew, which nobody else may write to: at any instant it holds the old bytes or the new, and what is left of it
+/// is removed after a failure. A symbolic link stays, and what it leads to is replaced.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()
+}
+
 /// A name, a value, and where it is from or what it means.
 pub type Fact = (String, String, String);
 
@@ -297,14 +293,6 @@ impl From<Machine> for Environment {
             virtual_machine: machine.hypervisor,
             ..Environment::default()
         }
-    }
-}
-
-impl From<Storage> for Place {
-    fn from(storage: Storage) -> Place {
-        let Storage { directory, filesystem, source, options, device, free } = storage;
-        let directory = directory.to_string_lossy().into_owned();
-        Place { directory, filesystem, source, mount_options: options, device, free }
     }
 }
 
@@ -378,17 +366,7 @@ impl Results {
     /// # Errors
     /// Those of writing.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let temporary = path.with_extension("json.new");
-        let write = || {
-            let mut file = File::create(&temporary)?;
-            file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_data()?;
-            std::fs::rename(&temporary, path)
-        };
-        write().inspect_err(|_| {
-            std::fs::remove_file(&temporary).ok(); // the error that matters is the first
-        })
+        replace(path, (serde_json::to_string_pretty(self)? + "\n").as_bytes())
     }
 
     /// Where a section was measured, if it is known.

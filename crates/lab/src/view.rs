@@ -24,6 +24,9 @@ pub struct View {
     pub warnings: Vec<String>,
     #[serde(skip)]
     pub charts: Vec<Chart>,
+    /// The drawing that shows the answer, for the first screen.
+    #[serde(skip)]
+    pub picture: Option<Chart>,
     pub tables: Vec<Table>,
     /// What others have published, and whether the direction agrees.
     pub published: Option<Published>,
@@ -123,17 +126,21 @@ pub struct Chart {
 /// What a drawing shows, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// Horizontal bars with intervals, in groups; shorter is better if the unit is a time.
+    /// Horizontal bars, in groups; shorter is better.
     Bars {
-        /// Of the axis, such as `s` or `MB/s`.
+        /// What the axis is of: `time until the copier returned`.
+        axis: String,
+        /// Of the axis, such as `s`.
         unit: String,
+        /// Names of the parts of each bar, in the order of their colours; none if no bar has parts.
+        parts: Vec<String>,
         groups: Vec<BarGroup>,
     },
     /// A field of colours by row and column, each with its figure.
     Heat {
         grid: Grid,
-        /// A value that means "the same", if values above and below it mean better and worse; else dark is more.
-        level: Option<f64>,
+        /// What the values are compared with, and its name; else dark is more.
+        against: Option<(String, Values)>,
     },
     /// Latencies by percentile, on logarithmic axes.
     Latency {
@@ -141,22 +148,17 @@ pub enum Kind {
         /// A horizontal line in seconds, and its name.
         threshold: Option<(f64, String)>,
     },
-    /// Time or bytes split into parts, one bar for each row.
-    Parts {
-        unit: String,
-        /// Names of the parts, in the order of their colours.
-        parts: Vec<String>,
-        /// A name and the amount of each part.
-        rows: Vec<(String, Vec<f64>)>,
-    },
     /// The kinds of bytes of an image, from its beginning to its end: kind and bytes.
     Strip(Vec<(String, u64)>),
 }
 
+/// Figures by row and column; none where nothing was measured.
+pub type Values = Vec<Vec<Option<f64>>>;
+
 /// A name, and percentile (0 to below 100) and seconds of each point.
 pub type Series = (String, Vec<(f64, f64)>);
 
-/// Bars that belong together, from above.
+/// Bars that belong together, the shortest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarGroup {
     pub name: String,
@@ -164,15 +166,23 @@ pub struct BarGroup {
 }
 
 /// One bar.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bar {
     pub name: String,
-    /// Its length: a median.
-    pub value: f64,
-    /// Least and most that was seen.
-    pub range: (f64, f64),
+    /// The length of each part, or of the one that there is: medians.
+    pub lengths: Vec<f64>,
+    /// Every single run, drawn as a dot.
+    pub runs: Vec<f64>,
+    /// A figure that follows from its length: `832 MiB/s`.
+    pub rate: String,
     /// Drawn as the one that the others are compared with.
     pub base: bool,
+}
+
+impl Bar {
+    pub(crate) fn length(&self) -> f64 {
+        self.lengths.iter().filter(|length| length.is_finite()).sum()
+    }
 }
 
 impl View {
@@ -185,6 +195,34 @@ impl View {
 impl Chart {
     pub fn new(title: impl Into<String>, kind: Kind) -> Chart {
         Chart { title: title.into(), kind }
+    }
+
+    /// Throughput by row and column, in MiB/s whatever its unit is, and what it is compared with in the same unit.
+    pub(crate) fn heat(title: impl Into<String>, mut grid: Grid, mut against: Option<(String, Values)>) -> Chart {
+        if grid.unit == "KiB/s" {
+            grid.unit = "MiB/s".to_owned();
+            let base = against.iter_mut().flat_map(|(_, base)| base);
+            for value in grid.values.iter_mut().chain(base).flatten().flatten() {
+                *value /= 1024.0;
+            }
+        }
+        Chart::new(title, Kind::Heat { grid, against })
+    }
+
+    /// Bars, of each group the shortest first. `None` if there is none.
+    pub(crate) fn bars(
+        title: impl Into<String>,
+        [axis, unit]: [&str; 2],
+        parts: Vec<String>,
+        mut groups: Vec<BarGroup>,
+    ) -> Option<Chart> {
+        groups.retain(|group| !group.bars.is_empty());
+        for group in &mut groups {
+            group.bars.sort_by(|a, b| a.length().total_cmp(&b.length()));
+        }
+        let any = !groups.is_empty();
+        let kind = Kind::Bars { axis: axis.to_owned(), unit: unit.to_owned(), parts, groups };
+        any.then(|| Chart::new(title, kind))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reports in a real browser, on a narrow screen and on a wide one.
+//! Reports in a real browser, on screens of a telephone, a laptop and a desk, and on paper.
 //!
 //! `HAUL_PAGES=DIR` keeps the pages there, and the results that they show, for people to look at.
 
@@ -13,8 +13,8 @@ use haul_testbed::guest::has;
 use haul_testbed::{Command, temp_dir};
 use serde_json::Value;
 
-/// Widths of screens in pixels.
-const SCREENS: [u32; 2] = [360, 1200];
+/// Widths in pixels of screens and of a printed A4 page, and whether the page is printed.
+const SCREENS: [(u32, bool); 5] = [(360, false), (390, false), (1100, false), (1600, false), (718, true)];
 
 /// Notes everything that the page asks for and may not have; stands before anything else.
 const WATCH: &str = "<script>var refused=[];\
@@ -32,12 +32,14 @@ for(const figure of figures){
     const rect=part.getBoundingClientRect();
     if(rect.width<50||rect.height<10)faults.push('no size: '+name);
   }
-  for(const svg of figure.querySelectorAll('svg'))
-    if(svg.getAttribute('role')!='img'||!svg.getAttribute('aria-label'))faults.push('no name of a drawing: '+name);
+  for(const drawn of figure.querySelectorAll('.bars,.plot,.strip'))
+    if(drawn.getAttribute('role')!='img'||!/\d/.test(drawn.getAttribute('aria-label')))faults.push('says nothing: '+name);
+  for(const drawn of figure.querySelectorAll('.bars,.plot,.strip'))
+    if(!drawn.querySelector('.axis em')?.textContent||drawn.querySelectorAll('.axis i').length<2)faults.push('no axis: '+name);
   const scrolls=figure.querySelector('.box');
-  const texts=[...figure.querySelectorAll('li,span,td,th,.head,.under,.track i')].filter(t=>t.childNodes.length==1&&t.firstChild.nodeType==3||t.tagName=='LI').map(t=>{
+  const texts=[...figure.querySelectorAll('li,span,td,th,.head,.under,.track i,.axis i,.axis em')].filter(t=>t.childNodes.length==1&&t.firstChild.nodeType==3||t.tagName=='LI').map(t=>{
     const range=document.createRange();range.selectNodeContents(t);
-    return [t.textContent.trim(),range.getBoundingClientRect(),t];}).filter(([words])=>words);
+    return [t.textContent.trim(),range.getBoundingClientRect(),t];}).filter(([words,b])=>words&&b.width);
   for(const [words,b,t] of texts){
     if(!scrolls&&(b.left<box.left-1||b.right>box.right+1))faults.push('cut: '+words+' in '+name);
     if(t.scrollWidth>t.clientWidth+1&&getComputedStyle(t).overflowX=='hidden')faults.push('hidden: '+words+' in '+name);
@@ -46,17 +48,20 @@ for(const figure of figures){
   texts.forEach(([words,b],i)=>texts.slice(i+1).forEach(([others,c])=>{
     if(!apart(b,c))faults.push('overlap: '+words+' and '+others+' in '+name);}));
 }
+if(!/hostile/.test(location.search))for(const box of document.querySelectorAll('.box'))
+  if(box.scrollWidth>box.clientWidth+1)faults.push('beyond the page: '+box.getAttribute('aria-label')+' '+box.scrollWidth+' of '+box.clientWidth);
 const root=document.documentElement;
 parent.postMessage({width:innerWidth,scroll:root.scrollWidth,faults,refused,drawn:figures.length,
   sections:document.querySelectorAll('section').length,requests:performance.getEntriesByType('resource').length},'*');
 });</script>";
 
-/// Shows the page in frames as wide as the screens, and writes down what they tell.
-fn frames(page: &str) -> String {
-    let frames: Vec<String> = SCREENS
-        .iter()
-        .map(|width| format!("<iframe src=\"{page}\" style=\"width:{width}px;height:800px\"></iframe>"))
-        .collect();
+/// Shows the page in frames as wide as the screens and the paper, and writes down what they tell.
+fn frames(name: &str) -> String {
+    let frame = |(width, printed): &(u32, bool)| {
+        let page = if *printed { "printed" } else { "probed" };
+        format!("<iframe src=\"{page}.html?{name}\" style=\"width:{width}px;height:800px\"></iframe>")
+    };
+    let frames: Vec<String> = SCREENS.iter().map(frame).collect();
     format!(
         "<!DOCTYPE html><meta charset=utf-8><script>var told=[];addEventListener('message',e=>{{told.push(e.data);\
          document.getElementById('told').textContent=JSON.stringify(told)}})</script><pre id=told></pre>{}",
@@ -64,15 +69,17 @@ fn frames(page: &str) -> String {
     )
 }
 
-/// What chromium says of a page on each screen.
-fn measured(dir: &Path, html: &str) -> Vec<Value> {
+/// What chromium says of a page on each screen and on paper.
+fn measured(dir: &Path, name: &str, html: &str) -> Vec<Value> {
     let policy = "content=\"default-src 'none'; style-src 'unsafe-inline'\">";
     let allowed =
         format!("content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">{WATCH}");
     assert!(html.contains(policy));
     let probed = html.replacen(policy, &allowed, 1).replacen("</body>", &format!("{PROBE}</body>"), 1);
+    let printed = probed.replace("@media screen", "@media not all").replace("@media print", "@media all");
     fs::write(dir.join("probed.html"), probed).unwrap();
-    fs::write(dir.join("frames.html"), frames("probed.html")).unwrap();
+    fs::write(dir.join("printed.html"), printed).unwrap();
+    fs::write(dir.join("frames.html"), frames(name)).unwrap();
     // A browser that hangs is to fail the test, not to hold it up.
     let mut chromium = Command::new("timeout");
     chromium.args(["120", "chromium"]);
@@ -105,7 +112,7 @@ fn assert_fine(name: &str, results: &Results) {
         fs::write(Path::new(&kept).join(format!("{name}.html")), &html).unwrap();
         results.save(&Path::new(&kept).join(format!("{name}.json"))).unwrap();
     }
-    for screen in measured(dir.path(), &html) {
+    for screen in measured(dir.path(), name, &html) {
         let width = &screen["width"];
         assert_eq!(screen["faults"], Value::Array(Vec::new()), "{name} at {width}");
         assert_eq!(screen["refused"], Value::Array(Vec::new()), "{name} at {width}");

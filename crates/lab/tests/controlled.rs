@@ -23,6 +23,9 @@ struct Profile {
     allocates: bool,
     asks_ahead: bool,
     raised: bool,
+    private: bool,
+    /// Processes that it starts, and that map the source.
+    readers: usize,
     /// Others than the first.
     threads: bool,
 }
@@ -40,6 +43,10 @@ impl Profile {
                 self.direct_source |= of_source;
                 self.direct_dest |= of_copy;
             }
+            "mmap" if of_source => self.private |= rest.contains("MAP_PRIVATE"),
+            _ => {}
+        }
+        match name {
             "clone" | "clone3" => self.threads |= rest.contains("CLONE_THREAD"),
             "pread64" | "pwrite64" | "copy_file_range" | "splice" | "mmap" | "io_submit" if of_source || of_copy => {
                 self.calls.insert(name.to_owned());
@@ -66,7 +73,9 @@ fn asked(name: &str, rest: &str) -> u64 {
 
 /// The settings that a process was started with, if it is a copy by exactly named calls.
 fn settings(trace: &str) -> Option<BTreeMap<String, Value>> {
-    let words = trace.lines().find(|line| line.starts_with("execve(") && line.contains("\"one-copy\""))?;
+    // Those that compete are in folders of their own, others are only sampled.
+    let competes = |line: &&str| line.contains("\"one-copy\"") && line.contains("/run-");
+    let words = trace.lines().find(|line| line.starts_with("execve(") && competes(line))?;
     let json = words.split_once("\"one-copy\", \"")?.1.split("\", \"").next()?.replace("\\\"", "\"");
     let all: Value = serde_json::from_str(&json).expect("settings are JSON");
     let mut method: BTreeMap<String, Value> = serde_json::from_value(all["method"].clone()).ok()?;
@@ -74,41 +83,54 @@ fn settings(trace: &str) -> Option<BTreeMap<String, Value>> {
     Some(method)
 }
 
-/// The threads that a process has started.
-fn threads(trace: &str) -> impl Iterator<Item = &str> {
-    let starts = trace.lines().filter(|line| line.starts_with("clone") && line.contains("CLONE_THREAD"));
+/// The threads, or the processes, that a process has started.
+fn started(trace: &str, threads: bool) -> impl Iterator<Item = &str> {
+    let starts = trace.lines().filter(|line| line.starts_with("clone") || line.starts_with("vfork"));
+    let starts = starts.filter(move |line| line.contains("CLONE_THREAD") == threads);
     starts.filter_map(|line| Some(line.rsplit_once(" = ")?.1.trim()))
 }
 
-/// The copies by exactly named calls of an experiment: their settings, and what the kernel saw.
-fn copies(words: &[&str]) -> Vec<(BTreeMap<String, Value>, Profile)> {
+/// What each process of an experiment asked of the kernel, by its number.
+fn traced(words: &[&str]) -> BTreeMap<String, String> {
     let dir = temp_dir();
     let traces = dir.path().join("traces");
     fs::create_dir_all(&traces).unwrap();
-    fs::create_dir(dir.path().join("place")).unwrap();
-    let calls = "trace=execve,clone,clone3,pread64,pwrite64,mmap,copy_file_range,splice,fallocate,fadvise64,fcntl,\
+    for place in ["place", "other"] {
+        fs::create_dir(dir.path().join(place)).unwrap();
+    }
+    let calls = "trace=execve,clone,clone3,vfork,pread64,pwrite64,mmap,copy_file_range,splice,fallocate,fadvise64,fcntl,\
                  io_submit,io_uring_setup,setpriority";
     let output = Command::new("timeout")
         .args(["300", "strace", "-ff", "-y", "-s2000", "--seccomp-bpf", "-e", calls, "-o"])
         .arg(traces.join("of"))
         .arg(LAB)
         .args(words)
-        .args(["--runs=1", "place"])
+        .arg("--runs=1")
         .current_dir(dir.path())
         .output()
         .expect("strace can be run");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).expect("strace has written")).into_owned();
     let files = fs::read_dir(&traces).unwrap().map(|file| file.unwrap().path());
-    files
-        .filter_map(|path| {
-            let trace = read(&path);
-            let settings = settings(&trace)?;
-            let others = threads(&trace).map(|thread| read(&traces.join(format!("of.{thread}"))));
+    files.map(|path| (path.extension().unwrap().to_str().unwrap().to_owned(), read(&path))).collect()
+}
+
+/// The copies by exactly named calls of an experiment: their settings, and what the kernel saw.
+fn copies(words: &[&str]) -> Vec<(BTreeMap<String, Value>, Profile)> {
+    let traces = traced(&[words, &["place"]].concat());
+    traces
+        .values()
+        .filter_map(|trace| {
+            let settings = settings(trace)?;
+            let of = |id: &str| traces[id].clone();
+            let others = started(trace, true).map(of);
             let (mut profile, mut largest) = (Profile::default(), BTreeMap::new());
             for text in std::iter::once(trace.clone()).chain(others) {
                 text.lines().for_each(|line| profile.see(line, &mut largest));
             }
+            let maps =
+                |line: &str| line.starts_with("mmap(") && line.contains("MAP_SHARED") && line.contains("-source");
+            profile.readers = started(trace, false).filter(|id| of(id).lines().any(maps)).count();
             profile.sizes = largest.into_values().collect();
             Some((settings, profile))
         })
@@ -147,6 +169,11 @@ fn check(words: &[&str], least: usize) {
                 ["direct_dest"] => made_equal.direct_dest = !seen_b.direct_dest,
                 ["preallocate"] => made_equal.allocates = !seen_b.allocates,
                 ["readahead"] => made_equal.asks_ahead = !seen_b.asks_ahead,
+                ["readers"] => {
+                    assert_ne!(seen_a.readers, seen_b.readers, "{context}");
+                    made_equal.readers = seen_a.readers;
+                }
+                ["private"] => made_equal.private = !seen_b.private,
                 ["priority"] => made_equal.raised = !seen_b.raised,
                 _ => continue,
             }
@@ -159,8 +186,30 @@ fn check(words: &[&str], least: usize) {
 
 #[test]
 fn mapped_copies_differ_in_the_mapping_or_the_size_or_the_output_alone() {
-    // By the mapping at two sizes and with direct output, by size for both, by output for both, by the direct source once.
-    check(&["mapped-copy", "--size=16M", "--buffers=1M"], 8);
+    // By the mapping at two sizes and with direct output, by size for both, by output for both, by the direct source once, and
+    // by a private mapping, and by a reader for both.
+    check(&["mapped-copy", "--size=16M", "--buffers=1M"], 12);
+}
+
+#[test]
+fn a_mapped_copy_to_a_second_directory_has_its_source_in_the_first() {
+    if !has("strace") {
+        skip("strace is not installed");
+        return;
+    }
+    let traces = traced(&["mapped-copy", "--size=1M", "--buffers=1M", "--states=cold", "place", "other"]);
+    let mut ways = BTreeMap::new();
+    for trace in traces.values().filter(|trace| settings(trace).is_some()) {
+        let line = trace.lines().find(|line| line.contains("\"one-copy\"")).unwrap();
+        let paths: Vec<&str> = line.split("\", \"").filter(|word| word.contains("/.haul-lab-")).collect();
+        let place = |path: &str| if path.contains("/other/") { "other" } else { "place" };
+        *ways.entry((place(paths[0]), place(paths[1]))).or_insert(0) += 1;
+    }
+    let counts: Vec<_> = ways.into_iter().collect();
+    assert!(
+        matches!(counts[..], [(("place", "other"), there), (("place", "place"), here)] if there == here && here > 0),
+        "{counts:?}"
+    );
 }
 
 #[test]

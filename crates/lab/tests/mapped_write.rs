@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_lab::experiments::mapped_write::{Measured, Request, measure};
+use haul_lab::experiments::mapped_write::{Measured, Request, details, judge, measure};
 use haul_lab::results::{Body, Detail, Environment, Results, Section};
 use haul_measure::own::Own;
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
@@ -38,7 +38,7 @@ fn place(below: &Path) -> PathBuf {
 /// Measures on a filesystem, and looks whether anything is left.
 fn measured(request: &Request, below: &Path) -> Measured {
     let place = place(below);
-    let measured = measure(&lab(), request, &place, &mut |_| {}, &|| false).unwrap();
+    let measured = measure(&lab(), request, &place, &mut |_, _| {}, &|| false).unwrap();
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "something was left");
     fs::remove_dir(place).unwrap();
     measured
@@ -56,7 +56,7 @@ fn in_memory_there_is_no_device_and_nobody_waits_for_it() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
     let found = measured(&small(), &dir);
-    assert_eq!(found.verdict().name, "no-device", "{found:?}");
+    assert_eq!(judge(&found).name, "no-device", "{found:?}");
     let stall = found.stall.unwrap();
     assert_eq!((stall.bytes, stall.fills.count), (8 << 20, 64));
     assert!(!stall.waits.contains_key("stable-page") && !stall.waits.contains_key("throttled"), "{stall:?}");
@@ -67,7 +67,7 @@ fn every_part_of_an_ordinary_disk_is_measured() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = bed.mount(Fs::Ext4) else { return };
     let found = measured(&small(), &dir);
-    let details = found.details();
+    let details = details(&found);
     let named = |name: &str| details.iter().any(|detail| detail.name == name);
     for name in ["facts", "msync", "msync-latency", "grid-mapped-record-rewrite", "grid-written-stride-read", "stall"] {
         assert!(named(name), "{name}");
@@ -92,7 +92,7 @@ fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
         let found = measured(&without_grid(), disk.path());
         assert!(disk.slowed() > 0);
         assert_eq!(found.facts.stable_pages, Some(stable), "{found:?}");
-        let (verdict, under) = (found.verdict(), found.under.as_ref().unwrap());
+        let (verdict, under) = (judge(&found), found.under.as_ref().unwrap());
         let share = under.waited().unwrap();
         assert_eq!(verdict.name == "waits-for-stable-pages", stable, "{verdict:#?} {found:?}");
         assert_eq!(share > 0.5, stable, "{found:?}");
@@ -114,7 +114,7 @@ fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
 
 /// As the command saves it.
 fn save(measured: &Measured, path: &Path) {
-    let section = Section { details: measured.details(), complete: true, ..Section::new("mapped-write", "directory") };
+    let section = Section { details: details(measured), complete: true, ..Section::new("mapped-write", "directory") };
     let results = Results::new(vec!["mapped-write".to_owned()], 0, Environment::default());
     Results { sections: vec![section], complete: true, ..results }.save(path).unwrap();
 }
@@ -134,8 +134,8 @@ fn a_disk_that_is_slow_whoever_writes_is_not_blamed_on_mappings() {
     let quick = measured(&request, disk.path());
     disk.slow_down(DELAY);
     let slow = measured(&request, disk.path());
-    assert_eq!(slow.verdict().name, "slow-device", "{slow:?}");
-    assert_ne!(quick.verdict().name, "slow-device", "{quick:?}");
+    assert_eq!(judge(&slow).name, "slow-device", "{slow:?}");
+    assert_ne!(judge(&quick).name, "slow-device", "{quick:?}");
     let skipped: Vec<&str> = slow.skipped.iter().map(|(part, _)| part.as_str()).collect();
     assert_eq!(skipped, ["grid", "under", "stall"]);
 }
@@ -150,7 +150,7 @@ fn writers_that_are_held_back_are_told_from_others() {
     }
     disk.slow_down(DELAY);
     let found = measured(&without_grid(), disk.path());
-    assert_eq!(found.verdict().name, "throttled-writers", "{:#?} {found:?}", found.verdict());
+    assert_eq!(judge(&found).name, "throttled-writers", "{:#?} {found:?}", judge(&found));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_slow_server_of_files_makes_who_stores_wait() {
     let Some(files) = Misbehaving::mount(&bed, "files", manner) else { return };
     files.on(Fault::of(On::Write, "place").does(What::Delay(DELAY)));
     let found = measured(&without_grid(), files.path());
-    let verdict = found.verdict();
+    let verdict = judge(&found);
     assert!(["waits-for-stable-pages", "throttled-writers"].contains(&verdict.name), "{verdict:#?} {found:?}");
 }
 
@@ -196,7 +196,7 @@ fn a_file_that_somebody_cuts_is_a_clear_error() {
                 }
             }
         });
-        let error = measure(&lab(), &request, &place, &mut |_| {}, &|| false).unwrap_err();
+        let error = measure(&lab(), &request, &place, &mut |_, _| {}, &|| false).unwrap_err();
         cut.store(true, std::sync::atomic::Ordering::Relaxed);
         error
     });
@@ -210,8 +210,8 @@ fn a_disk_that_fills_up_meanwhile_is_a_clear_error() {
     let Some(dir) = bed.small(Fs::Ext4, 64 << 20) else { return };
     let place = place(&dir);
     let request = without_grid();
-    let mut report = |progress: haul_lab::experiments::mapped_write::Progress| {
-        if progress.part == "under" && progress.done == 0.0 {
+    let mut report = |part: &str, _| {
+        if part == "under" && !dir.join("other").exists() {
             fs::write(dir.join("other"), vec![1; 128 << 20]).unwrap_err();
         }
     };
@@ -229,7 +229,7 @@ fn it_stops_when_it_is_told_and_leaves_nothing() {
     request.stall.pause = Duration::from_secs(3600);
     request.stall.time = Duration::from_secs(3600);
     let stop = std::cell::Cell::new(false);
-    let mut report = |progress: haul_lab::experiments::mapped_write::Progress| stop.set(progress.part == "stall");
+    let mut report = |part: &str, _| stop.set(part == "stall");
     assert_eq!(measure(&lab(), &request, &place, &mut report, &|| stop.get()), Err("stopped".to_owned()));
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }

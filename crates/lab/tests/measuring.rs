@@ -92,6 +92,36 @@ fn every_copy_of_an_experiment_is_right_or_refused_and_nothing_is_left() {
 }
 
 #[test]
+fn where_the_kernel_spends_the_time_is_said_or_why_it_is_not() {
+    let scene = Scene::new();
+    fs::create_dir(scene.at("programs")).unwrap();
+    std::os::unix::fs::symlink("/bin/cp", scene.at("programs/cp")).unwrap();
+    let sampled = |name: &str, path: Option<PathBuf>| {
+        let mut command = scene.command(&["in-kernel", "--sizes=16M", "--runs=1", "--output", name, "place"]);
+        path.map(|path| command.env("PATH", path));
+        let output = command.output().expect("it can be run");
+        assert!(output.status.success(), "{}", said(&output));
+        let results = Results::load(&scene.at(name).join("results.json")).unwrap();
+        let section = results.section("in-kernel").unwrap();
+        assert!(section.cases.iter().any(|case| case.competitor == "cp" && case.outcome == Outcome::Right));
+        (section.grid("samples").cloned(), section.skipped.join("; "))
+    };
+    // What perf may do here is not ours to choose.
+    match sampled("with", None) {
+        (Some(grid), _) => {
+            assert_eq!((grid.rows.1[0].as_str(), grid.columns.1[0].as_str()), ("read-write", "copying memory"));
+            assert!(grid.values[0][0] > Some(0.0), "{grid:?}");
+        }
+        (None, why) => {
+            assert!(why.contains("where the kernel spends the time: ") && why.contains("perf must"), "{why}")
+        }
+    }
+    let (none, why) = sampled("without", Some(scene.at("programs")));
+    assert!(none.is_none() && why.contains("cannot run perf: No such file"), "{why}");
+    scene.assert_nothing_left();
+}
+
+#[test]
 fn an_image_copied_in_any_way_is_right_and_what_is_skipped_is_counted() {
     let scene = Scene::new();
     let output = scene.run(&["sparse-image", "--size=96M", "--runs=1", "--output=out", "place"]);
@@ -103,6 +133,13 @@ fn an_image_copied_in_any_way_is_right_and_what_is_skipped_is_counted() {
     assert!(reported(smart, "bytes.write-skipped") > reported(smart, "bytes.read-skipped") + 10e6);
     assert!(reported("full read, plain output", "bytes.copied") == f64::from(96 << 20));
     assert!(reported("full read, sparse output", "bytes.read-skipped") == 0.0);
+    let by_queues = "smart read, sparse output, by queues";
+    let waits =
+        ["read-enqueue", "read-dequeue", "write-enqueue", "write-dequeue"].map(|name| format!("seconds.{name}"));
+    assert!(waits.iter().all(|wait| reported(by_queues, wait) > 0.0 && reported(smart, wait) == 0.0), "{results:?}");
+    assert!(reported(by_queues, "workers") == 0.0 && reported(smart, "workers") >= 1.0);
+    let in_calls = reported(smart, "seconds.read") + reported(smart, "seconds.write");
+    assert!(in_calls > 0.0 && in_calls <= reported(smart, "seconds.workers"), "{results:?}");
     assert!(results.sections[0].detail("strip").is_some());
     scene.assert_nothing_left();
 }
@@ -245,6 +282,47 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
         scene.assert_nothing_left();
         assert!(!scene.at("out").exists(), "{words:?}");
     }
+}
+
+#[test]
+fn a_time_that_cannot_decide_says_so_first_and_is_used_all_the_same() {
+    let scene = Scene::new();
+    let output = scene.run(&["mapped-copy", "--size=256M", "--states=cold", "--time=5s", "--output=out", "place"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let warned = words.find("5 s cannot decide the published claims about mapped-copy: ").expect(&words);
+    assert!(
+        words.contains("; --time=") && warned < words.find("haul-lab: mapped-copy, 256 MiB").expect(&words),
+        "{words}"
+    );
+    assert!(Results::load(&scene.at("out/results.json")).unwrap().complete);
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn two_directories_are_both_measured_and_the_report_says_which_claims_hold_where() {
+    let scene = Scene::new();
+    fs::create_dir(scene.at("other")).unwrap();
+    for (words, second) in [
+        (&["async-tree", "--totals=1M", "--files=2", "--variants=plain"][..], "other ("),
+        (&["mapped-copy", "--size=1M", "--states=cold"], "place to "),
+    ] {
+        let output = scene.run(&[words, &["--runs=1", "--output=out", "place", "other"]].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        let results = Results::load(&scene.at("out/results.json")).unwrap();
+        let places: Vec<(&str, &str, bool)> =
+            results.sections.iter().map(|one| (&*one.name, &*one.place, one.complete)).collect();
+        assert_eq!(places, [(words[0], "directory", true), (words[0], "second directory", true)]);
+        let ranked = results.sections.iter().map(|section| section.cases.iter().filter(|case| !case.runs.is_empty()));
+        assert!(ranked.map(Iterator::count).all(|count| count > 3), "{}", said(&output));
+        let report = fs::read_to_string(scene.at("out/report.md")).unwrap();
+        assert!(report.contains("Which claims hold where") && report.contains(second), "{report}");
+        scene.assert_nothing_left();
+        assert_eq!(fs::read_dir(scene.at("other")).unwrap().count(), 0);
+        fs::remove_dir_all(scene.at("out")).unwrap();
+    }
+    let output = scene.run(&["async-tree", "place", "./place"]);
+    assert!(said(&output).contains("is named twice"), "{}", said(&output));
 }
 
 #[test]

@@ -61,9 +61,6 @@ pub enum State {
 }
 
 /// Brings the contents of a file, or of the files below a directory, into that state, and says which it is in then.
-///
-/// # Errors
-/// When they cannot be read.
 pub fn prepare(source: &Path, temperature: Temperature) -> Result<State, String> {
     match temperature {
         Temperature::Warm => {
@@ -105,9 +102,6 @@ fn cached_share(files: &[PathBuf]) -> Option<f64> {
 }
 
 /// Lets the page cache forget a file, or the files below a directory, and looks whether it has.
-///
-/// # Errors
-/// When they cannot be read.
 pub fn evict_all(source: &Path) -> Result<State, String> {
     let files = below(source, false)?;
     for path in &files {
@@ -146,17 +140,11 @@ fn gather(path: &Path, all: bool, into: &mut Vec<PathBuf>) -> io::Result<()> {
 
 /// Brings everything below a path into memory, names and targets of symbolic links as well, by a process of its own: the names
 /// of a large tree would be counted to every program that this one starts later.
-///
-/// # Errors
-/// When the process fails; it has said why.
 pub fn read_apart(own: &Own, root: &Path) -> Result<(), String> {
     programs::run(own.part(PART).arg(root).stdin(Stdio::null()))
 }
 
 /// The process.
-///
-/// # Errors
-/// When something cannot be read.
 pub fn read(root: &Path) -> Result<(), String> {
     read_all(&below(root, true)?)
 }

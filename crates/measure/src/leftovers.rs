@@ -2,21 +2,16 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::mounts;
 use crate::programs::{self, command, run};
 
 /// Unmounts what is mounted below a directory, frees the loop devices on files in it, and removes it.
-///
-/// # Errors
-/// When something resists.
 pub fn free(dir: &Path) -> Result<(), String> {
     let all = mounts::all().map_err(|error| format!("/proc/thread-self/mountinfo: {error}"))?;
-    let points: Vec<PathBuf> =
-        all.into_iter().map(|mount| mount.point).filter(|point| point.starts_with(dir)).collect();
-    for point in points.iter().rev() {
-        run(command("umount").arg("--lazy").arg(point))?;
+    for mount in all.iter().rev().filter(|mount| mount.point.starts_with(dir)) {
+        run(command("umount").arg("--lazy").arg(&mount.point))?;
     }
     for (device, backing) in mounts::loops() {
         if backing.starts_with(dir) {

@@ -11,7 +11,9 @@
 //!
 //! It **knows** programs, storage and statistics. It **must not know** copying, words of tables or formats of files:
 //! the front ends say what is measured, and how it is saved and shown. Only `crates/lab` and `xtask` may import it.
-//! What measures must not be in the way of what is measured, so it shares nothing but haul-sys with haul.
+//! Functions fail where the system, a program or a workspace's guard does not do what they need; the error says in words
+//! what, and to which path. What measures must not be in the way of what is measured, so it shares nothing but haul-sys
+//! with haul.
 #![forbid(unsafe_code)]
 
 pub mod cache;
@@ -21,6 +23,7 @@ pub mod load;
 pub mod machine;
 pub mod memory;
 pub mod mounts;
+pub mod nfs;
 pub mod own;
 pub mod process;
 pub mod programs;

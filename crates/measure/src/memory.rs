@@ -14,9 +14,6 @@ pub const PART: &str = "touch-memory";
 /// Touches `bytes` of memory in a process of its own, so that the pages are free and present afterwards. Never more than 60 % of
 /// what is available, since this must not push a warm source out of the page cache. `false` if that was not possible, as under
 /// a limit that nobody tells; the run is as right as any other, and perhaps slower.
-///
-/// # Errors
-/// When /proc cannot be read, or the process cannot be started.
 pub fn warm(own: &Own, bytes: u64) -> Result<bool, String> {
     let bytes = bytes.min(available()? / 5 * 3);
     let mut command = own.part(PART);
@@ -26,9 +23,6 @@ pub fn warm(own: &Own, bytes: u64) -> Result<bool, String> {
 }
 
 /// The process: touches so many bytes and ends.
-///
-/// # Errors
-/// When the argument is no number.
 pub fn touch(argument: &str) -> Result<(), String> {
     let bytes: usize = argument.parse().map_err(|_no_number| format!("{argument:?} is no number of bytes"))?;
     let mut memory = vec![0_u8; bytes];
@@ -40,18 +34,11 @@ pub fn touch(argument: &str) -> Result<(), String> {
 }
 
 /// Bytes of memory that new work may take, on this machine and in this control group.
-///
-/// # Errors
-/// When /proc cannot be read.
 pub(crate) fn available() -> Result<u64, String> {
     let machine = figure("MemAvailable:")?;
-    Ok(left_in_group().map_or(machine, |left| left.min(machine)))
-}
-
-/// What the control groups leave. Page cache counts to what is used, and is given up when memory is needed, so this is less
-/// than there is.
-fn left_in_group() -> Option<u64> {
-    least_of_groups(|group| Some(number(group, "memory.max")?.saturating_sub(number(group, "memory.current")?)))
+    // Page cache counts to what a group uses, and is given up when memory is needed, so this is less than there is.
+    let left = |group: &Path| Some(number(group, "memory.max")?.saturating_sub(number(group, "memory.current")?));
+    Ok(least_of_groups(left).map_or(machine, |left| left.min(machine)))
 }
 
 /// The least memory that the control group of this process and those above it may have, in bytes.
@@ -76,8 +63,7 @@ fn least_of_groups(figure: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
 /// # Errors
 /// When there is none of that name.
 pub fn figure(name: &str) -> Result<u64, String> {
-    let table = std::fs::read_to_string("/proc/meminfo")
-        .map_err(|error| format!("cannot read /proc/meminfo: {}", words::of(&error)))?;
+    let table = std::fs::read_to_string("/proc/meminfo").map_err(words::cannot("read", "/proc/meminfo".as_ref()))?;
     let line = table.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
     kib.map(|kib| kib << 10).ok_or(format!("/proc/meminfo has no {name}"))

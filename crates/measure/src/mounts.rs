@@ -52,9 +52,6 @@ impl Mount {
 }
 
 /// Everything that is mounted, in the order of the mounting. Mounts may be a thread's own.
-///
-/// # Errors
-/// When /proc cannot be read.
 pub fn all() -> io::Result<Vec<Mount>> {
     Ok(parse(&fs::read_to_string("/proc/thread-self/mountinfo")?))
 }
@@ -89,7 +86,7 @@ pub fn loops() -> Vec<(PathBuf, PathBuf)> {
 }
 
 /// Blanks and the like are octal in mountinfo.
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }

@@ -13,9 +13,6 @@ pub struct Own(PathBuf);
 
 impl Own {
     /// The program that is running.
-    ///
-    /// # Errors
-    /// If the system does not say where it is.
     pub fn running() -> Result<Own, String> {
         let path = env::current_exe();
         path.map(Own).map_err(|error| format!("cannot find this program's own file: {}", words::of(&error)))

@@ -21,7 +21,7 @@ use crate::device::Traffic;
 use crate::load::Load;
 use crate::stop::Stop;
 use crate::words;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, is_guard};
 
 /// How often memory, the clock and the wish to stop are looked at.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -155,9 +155,6 @@ struct Watched {
 }
 
 /// Runs a program and measures it. All processes that it has started end with it.
-///
-/// # Errors
-/// When the machinery fails.
 pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, String> {
     let Job { commands, place, devices, timeout, output } = job;
     let is_watched = commands.len() == 1;
@@ -184,7 +181,7 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
         }
     }
     if !is_watched {
-        end_orphans(workspace.guard_id());
+        end_orphans();
     }
     let one = last.ok_or("nothing is to be run")?;
     if one.watched.stopped || stop.is_stopped() {
@@ -230,25 +227,24 @@ fn start_one(command: &mut Command, output: bool, watched_by: Option<&Workspace>
 
 /// Waits for a short program.
 fn wait_for(mut process: Child) -> io::Result<One> {
-    let mut complaint = Vec::new();
-    if let Some(mut pipe) = process.stderr.take() {
-        pipe.read_to_end(&mut complaint)?;
-    }
-    let mut said = Vec::new();
-    if let Some(mut pipe) = process.stdout.take() {
-        pipe.read_to_end(&mut said)?;
-    }
+    let complaint = rest_of(process.stderr.take())?;
+    let said = rest_of(process.stdout.take())?;
     let ended = child::wait(process)?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok(One {
         status: ExitStatus::from_raw(ended.status),
         ended,
         returned: Instant::now(),
         watched: Watched::default(),
         moved: None,
-        said: text(said),
-        complaint: text(complaint),
+        said,
+        complaint,
     })
+}
+
+fn rest_of(pipe: Option<impl Read>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Watches a program until it ends, and tells the guard of it meanwhile.
@@ -257,7 +253,7 @@ fn attend(process: Child, timeout: Duration, workspace: &Workspace, stop: &Stop)
     // Without a guard it ends at once.
     let timeout = if told.is_ok() { timeout } else { Duration::ZERO };
     let one = watched(process, timeout, stop).map_err(|error| format!("cannot watch: {}", words::of(&error)))?;
-    end_orphans(workspace.guard_id());
+    end_orphans();
     told?;
     workspace.watch(None)?;
     Ok(one)
@@ -292,14 +288,15 @@ fn watched(mut process: Child, timeout: Duration, stop: &Stop) -> io::Result<One
 }
 
 /// Ends what a program has started and left behind, as far as it came to this process. Nobody else has children here but for the
-/// guard.
-fn end_orphans(guard: u32) {
+/// guards.
+fn end_orphans() {
     for _ in 0..ROUNDS {
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
         let all: Vec<String> = lists.collect();
         let ids = all.iter().flat_map(|list| list.split_whitespace()).filter_map(|id| id.parse::<i32>().ok());
-        let orphans: Vec<Pid> = ids.filter(|id| u32::try_from(*id) != Ok(guard)).filter_map(Pid::from_raw).collect();
+        let is_guard = |id: &i32| u32::try_from(*id).is_ok_and(is_guard);
+        let orphans: Vec<Pid> = ids.filter(|id| !is_guard(id)).filter_map(Pid::from_raw).collect();
         if orphans.is_empty() {
             return;
         }

@@ -14,18 +14,12 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Runs a command to its end with its output shown.
-///
-/// # Errors
-/// When it cannot be run or fails.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {}: {error}", line(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command))) }
 }
 
 /// Runs a command and gives its standard output, which must be text.
-///
-/// # Errors
-/// When it cannot be run or fails, or says something else.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run {}: {error}", line(command)))?;

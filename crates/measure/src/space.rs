@@ -12,12 +12,8 @@ use crate::words::{self, quoted};
 const SPARE: u64 = 64 << 20;
 
 /// Bytes that can be written in a directory.
-///
-/// # Errors
-/// When it cannot be asked.
 pub fn free(directory: &Path) -> Result<u64, String> {
-    let space = statvfs(directory)
-        .map_err(|errno| format!("cannot look at {}: {}", quoted(directory), words::of(&errno.into())))?;
+    let space = statvfs(directory).map_err(words::cannot("look at", directory))?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
@@ -40,9 +36,6 @@ pub fn check(directory: &Path, needed: u64, for_what: &str) -> Result<(), String
 }
 
 /// Entries below a path and bytes of its files.
-///
-/// # Errors
-/// When something cannot be looked at.
 pub fn entries_below(path: &Path, stop: &Stop) -> std::io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() {

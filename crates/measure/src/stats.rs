@@ -4,11 +4,15 @@
 
 use std::cmp::Ordering;
 
+use fastrand::Rng;
+
 /// Under this many runs nothing is said about an interval.
 pub const FEWEST: usize = 3;
 
 /// How often the runs are drawn anew for an interval.
 const RESAMPLES: usize = 2000;
+/// Of the random numbers.
+const SEED: u64 = 0x6861_756c;
 /// What an interval leaves out on either side: it holds 95 % of what was drawn.
 const TAIL: f64 = 0.025;
 
@@ -131,16 +135,16 @@ fn resampled(pairs: &[(Vec<f64>, Vec<f64>)], rounds: bool) -> Option<Ratio> {
     let value = mean(pairs.iter().map(|[of, base]| (of.median() / base.median()).ln()).sum());
     let enough = pairs.iter().all(|[of, base]| of.0.len().min(base.0.len()) >= FEWEST);
     let interval = enough.then(|| {
-        let mut dice = Dice::new();
+        let (mut random, mut rounds_drawn) = (Rng::with_seed(SEED), Vec::new());
         let mut drawn: Vec<f64> = Vec::with_capacity(RESAMPLES);
         for _ in 0..RESAMPLES {
             let logarithms = pairs.iter().map(|[of, base]| {
-                dice.draw(of.0.len());
-                let of = of.median_of(&dice.drawn);
-                if !rounds || base.0.len() != dice.drawn.len() {
-                    dice.draw(base.0.len());
+                draw(&mut random, &mut rounds_drawn, of.0.len());
+                let of = of.median_of(&rounds_drawn);
+                if !rounds || base.0.len() != rounds_drawn.len() {
+                    draw(&mut random, &mut rounds_drawn, base.0.len());
                 }
-                (of / base.median_of(&dice.drawn)).ln()
+                (of / base.median_of(&rounds_drawn)).ln()
             });
             drawn.push(mean(logarithms.sum()));
         }
@@ -186,37 +190,12 @@ impl Ranked {
     }
 }
 
-/// Numbers that look random: an additive sequence, scrambled.
-struct Dice {
-    at: u64,
-    /// How often each round was drawn; kept, so that a draw needs no memory.
-    drawn: Vec<u32>,
-}
-
-impl Dice {
-    fn new() -> Dice {
-        Dice { at: 0x6861_756c, drawn: Vec::new() }
-    }
-
-    /// A number under `count`.
-    fn roll(&mut self, count: usize) -> usize {
-        // The step is the golden ratio of 64 bits, so the sequence visits everything evenly.
-        self.at = self.at.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let wide = u128::from(self.at) * u128::from(self.at.rotate_left(29) | 1);
-        let mixed = (wide >> 64) as u64 ^ wide as u64;
-        ((u128::from(mixed) * count as u128) >> 64) as usize
-    }
-
-    /// Draws as many rounds as there are, with putting back.
-    fn draw(&mut self, count: usize) {
-        self.drawn.clear();
-        self.drawn.resize(count, 0);
-        for _ in 0..count {
-            let round = self.roll(count);
-            if let Some(times) = self.drawn.get_mut(round) {
-                *times += 1;
-            }
-        }
+/// Draws as many rounds as there are, with putting back, and counts how often each was drawn: in memory that is there already.
+fn draw(random: &mut Rng, drawn: &mut Vec<u32>, count: usize) {
+    drawn.clear();
+    drawn.resize(count, 0);
+    for _ in 0..count {
+        drawn[random.usize(..count)] += 1;
     }
 }
 

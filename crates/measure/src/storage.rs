@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use haul_sys::rustix::fs::{major, minor};
+use serde::{Deserialize, Serialize};
 
 use crate::device::{self, Device};
 use crate::mounts::Mount;
@@ -12,16 +13,16 @@ use crate::space;
 use crate::words;
 
 /// The storage of a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Storage {
-    /// The directory's real path.
-    pub directory: PathBuf,
+    /// The directory's real path, as far as it is UTF-8.
+    pub directory: String,
     /// Type of the filesystem.
     pub filesystem: String,
     /// What is mounted.
     pub source: String,
     /// How it is mounted.
-    pub options: String,
+    pub mount_options: String,
     /// The disk, if it has one.
     pub device: Option<Device>,
     /// Bytes that can be written.
@@ -30,9 +31,6 @@ pub struct Storage {
 
 impl Storage {
     /// That of a directory.
-    ///
-    /// # Errors
-    /// When the directory cannot be looked at.
     pub fn of(directory: &Path) -> Result<Storage, String> {
         let failed = words::cannot("look at", directory);
         let directory = directory.canonicalize().map_err(failed)?;
@@ -46,7 +44,13 @@ impl Storage {
         let (filesystem, source) = (told(|mount| &mount.filesystem), told(|mount| &mount.source));
         let named = mount.as_ref().map_or("", |mount| &mount.source);
         let device = device::below(major, minor, named).map(|folder| Device::of(&folder));
-        Ok(Storage { directory, filesystem, source, options: told(|mount| &mount.options), device, free })
+        let (mount_options, directory) = (told(|mount| &mount.options), directory.to_string_lossy().into_owned());
+        Ok(Storage { directory, filesystem, source, mount_options, device, free })
+    }
+
+    /// Whether two descriptions are of one directory: how it is mounted and what is free may differ.
+    pub fn is_that_of(&self, other: &Storage) -> bool {
+        (&self.directory, &self.filesystem, &self.source) == (&other.directory, &other.filesystem, &other.source)
     }
 }
 

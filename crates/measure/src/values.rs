@@ -3,9 +3,6 @@
 use std::time::Duration;
 
 /// A number of bytes: `4096`, `64K`, `8M`, `2G`, `1T`, in units of 1024; `MiB` and the like are understood as well.
-///
-/// # Errors
-/// In words.
 pub fn size(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is no size; write 512M or 2G");
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -22,9 +19,6 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A time: `500ms`, `90`, `90s`, `10m`, `1h`.
-///
-/// # Errors
-/// In words.
 pub fn time(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is no time; write 90s, 10m or 1h");
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -42,17 +36,11 @@ pub fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Several values, with commas between them.
-///
-/// # Errors
-/// The first of an item, or that there is none.
 pub fn list<T>(text: &str, of: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(of).collect()
 }
 
 /// A number above 0.
-///
-/// # Errors
-/// In words.
 pub fn number(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is no number above 0"))
 }

@@ -57,6 +57,13 @@ impl Kind {
     }
 }
 
+/// The guards that this process has started: its only children that no program has left behind.
+static GUARDS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+pub(crate) fn is_guard(process: u32) -> bool {
+    GUARDS.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
+}
+
 /// A folder of our own.
 pub struct Workspace {
     kind: Kind,
@@ -97,9 +104,6 @@ impl Whole {
 
 impl Workspace {
     /// Makes a new folder in `directory`, and starts its guard.
-    ///
-    /// # Errors
-    /// When it is no directory, cannot be written to, or the guard cannot be started.
     pub fn make(own: &Own, directory: &Path, kind: Kind) -> Result<Workspace, String> {
         let failed = words::cannot("make files in", directory);
         let real = usable(directory)?;
@@ -111,6 +115,7 @@ impl Workspace {
         command.arg(&path).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut process =
             command.spawn().map_err(|error| format!("cannot start this program again: {}", words::of(&error)))?;
+        GUARDS.lock().unwrap_or_else(PoisonError::into_inner).push(process.id());
         let pipe = process.stdin.take().ok_or("the guard has no pipe")?;
         let workspace = Workspace { kind, path, process, pipe: Mutex::new(pipe), source: Mutex::new(None) };
         if let Err(error) = DirBuilder::new().mode(0o700).create(&workspace.path) {
@@ -127,18 +132,12 @@ impl Workspace {
     }
 
     /// Tells the guard of a process group that must not outlive the measuring, or with `None` that it has ended.
-    ///
-    /// # Errors
-    /// When the guard is gone.
     pub fn watch(&self, group: Option<u32>) -> Result<(), String> {
         self.tell(&group.map_or_else(|| "ended\n".to_owned(), |id| format!("{id}\n")))
     }
 
     /// Lets the guard know of the process group of a command before that does anything: killed between the start and
     /// [`Workspace::watch`], this process would leave a program that nobody ends.
-    ///
-    /// # Errors
-    /// When there are no descriptors.
     pub(crate) fn watch_from_start(&self, command: &mut Command) -> std::io::Result<()> {
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).as_fd().try_clone_to_owned()?;
         child::announce(command, pipe);
@@ -155,9 +154,6 @@ impl Workspace {
 
     /// Nothing is removed from now on while this source of the user's has not so many entries and bytes: a competitor that
     /// moves it, and does not copy, has the only copy.
-    ///
-    /// # Errors
-    /// When the guard is gone.
     pub fn guard_source(&self, path: &Path, entries: u64, bytes: u64) -> Result<(), String> {
         let whole = Whole { path: path.to_path_buf(), entries, bytes };
         let mut known = self.source.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,11 +169,6 @@ impl Workspace {
         self.source.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(Whole::is_there)
     }
 
-    /// The process that is the guard.
-    pub(crate) fn guard_id(&self) -> u32 {
-        self.process.id()
-    }
-
     fn tell(&self, line: &str) -> Result<(), String> {
         // A thread that panicked here has at worst left half a line, which the guard takes for an end.
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,9 +176,6 @@ impl Workspace {
     }
 
     /// Removes what is in it, and waits until that is on the device.
-    ///
-    /// # Errors
-    /// When something resists.
     pub fn clear(&self) -> Result<(), String> {
         let failed = words::cannot("empty", &self.path);
         for entry in fs::read_dir(&self.path).map_err(failed)? {
@@ -198,9 +186,6 @@ impl Workspace {
     }
 
     /// Removes it, and waits for that.
-    ///
-    /// # Errors
-    /// When something is left.
     pub fn finish(self) -> Result<(), String> {
         let whole = self.source_is_whole();
         let Workspace { kind, mut process, pipe, path, .. } = self;
@@ -219,9 +204,6 @@ impl Workspace {
 }
 
 /// The real path of a directory in which a workspace can be made.
-///
-/// # Errors
-/// When it is none, or may not be written to.
 pub fn usable(directory: &Path) -> Result<PathBuf, String> {
     let failed = words::cannot("make files in", directory);
     let real = directory.canonicalize().map_err(failed)?;
@@ -233,9 +215,6 @@ pub fn usable(directory: &Path) -> Result<PathBuf, String> {
 }
 
 /// Removes a file or a tree, also directories that nobody may write to.
-///
-/// # Errors
-/// What the filesystem says.
 pub fn remove(path: &Path) -> std::io::Result<()> {
     if let Some(mounted) = mounts::below(path) {
         // Removing would reach into another filesystem, perhaps that of the source.
@@ -270,9 +249,6 @@ fn open_up(directory: &Path) -> std::io::Result<()> {
 }
 
 /// The guard.
-///
-/// # Errors
-/// When the folder cannot be removed.
 pub fn guard(mut pipe: impl BufRead, folder: &Path, kind: Kind) -> Result<(), String> {
     let ours = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind.prefix));
     if !ours {
@@ -287,10 +263,9 @@ pub fn guard(mut pipe: impl BufRead, folder: &Path, kind: Kind) -> Result<(), St
             source = Whole::of_line(&line);
             // One that cannot be read cannot be looked for.
             keep |= source.is_none();
-            line.clear();
-            continue;
+        } else {
+            watched = line.trim_end().parse().ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         }
-        watched = line.trim_end().parse().ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         line.clear();
     }
     if let Some(group) = watched {

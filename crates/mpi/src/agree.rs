@@ -1,10 +1,11 @@
 //! Before anything is written, all processes make sure that they are about to do the same: the same program with the same
 //! options, the same sources, and one destination that all of them see.
 
-use std::ffi::OsStr;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -35,6 +36,8 @@ struct Hello {
     sources: Vec<Option<Seen>>,
     /// The list of what is to be copied, in short, if there is one.
     list: Option<String>,
+    /// What the options and the files that they name say of the entries below the sources.
+    filter: Option<String>,
     /// The nearest directory of the destination that is there.
     dest: (Vec<u8>, Option<Seen>),
 }
@@ -115,24 +118,20 @@ impl Agreed {
 
     /// How messages name a process.
     pub fn label(&self, rank: usize) -> String {
-        format!("rank {rank} on {}", self.hosts.get(rank).map_or("?", String::as_str))
+        label(rank, self.hosts.get(rank).map_or("?", String::as_str))
     }
 }
 
-/// Asks all processes. `machine` is the lowest rank that shares memory with this one; `writes`: something is going to be
-/// written, so they must see each other's files.
+fn label(rank: usize, host: &str) -> String {
+    format!("rank {rank} on {host}")
+}
+
+/// Asks all processes. `writes`: something is going to be written, so they must see each other's files.
 ///
 /// # Errors
 /// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 reports it.
-pub fn agree(
-    line: &mut Line<'_>,
-    plan: &Plan,
-    arguments: &[Vec<u8>],
-    machine: usize,
-    progress: bool,
-    writes: bool,
-) -> Result<Agreed, String> {
-    let hello = hello(plan, arguments, machine);
+pub fn agree(line: &mut Line<'_>, plan: &Plan, progress: bool, writes: bool) -> Result<Agreed, String> {
+    let hello = hello(plan, line.machine());
     if line.rank() > 0 {
         return follow(line, &hello);
     }
@@ -162,15 +161,16 @@ pub fn agree(
     Ok(agreed)
 }
 
-fn hello(plan: &Plan, arguments: &[Vec<u8>], machine: usize) -> Hello {
+fn hello(plan: &Plan, machine: usize) -> Hello {
     let nearest = nearest_directory(&plan.destination);
     Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         host: haul_sys::rustix::system::uname().nodename().to_string_lossy().into_owned(),
         machine,
-        arguments: arguments.to_vec(),
+        arguments: env::args_os().skip(1).map(OsString::into_vec).collect(),
         user: (geteuid().as_raw(), getegid().as_raw(), umask()),
         list: plan.list.as_ref().map(|list| haul_copy::list::digest_text(list)),
+        filter: plan.filter.as_ref().map(|filter| format!("{:?}", filter.choice())),
         sources: plan.sources.iter().map(|source| Seen::at(Path::new(source))).collect(),
         dest: (nearest.as_os_str().as_bytes().to_vec(), Seen::at(&nearest)),
     }
@@ -198,7 +198,7 @@ fn nearest_directory(destination: &Destination) -> PathBuf {
 fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
     let first = hellos.first()?;
     hellos.iter().enumerate().skip(1).find_map(|(rank, hello)| {
-        let label = format!("rank {rank} on {}", hello.host);
+        let label = label(rank, &hello.host);
         let words = |arguments: &[Vec<u8>]| {
             let words: Vec<_> = arguments.iter().map(|word| String::from_utf8_lossy(word)).collect();
             words.join(" ")
@@ -220,6 +220,9 @@ fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
             return Some(format!(
                 "{label} has another list of what is to be copied than rank 0: all need the same file"
             ));
+        }
+        if hello.filter != first.filter {
+            return Some(format!("{label} excludes something else than rank 0: all need the same files of patterns"));
         }
         for (index, source) in plan.sources.iter().enumerate() {
             let (theirs, ours) = (hello.sources.get(index), first.sources.get(index));
@@ -281,16 +284,13 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
         utimensat(CWD, dir, &times, AtFlags::empty()).ok();
     }
     if let Some(rank) = blind {
-        return Err(not_shared(&format!("rank {rank} on {}", hellos[rank].host), &first.dest.0));
+        return Err(not_shared(&label(rank, &hellos[rank].host), &first.dest.0));
     }
     closed.and(removed).map_err(|error| format!("cannot make and remove '{}': {error}", path.display()))
 }
 
 fn send_all(line: &mut Line<'_>, verdict: &Verdict) {
-    let bytes = serde_json::to_vec(verdict).unwrap_or_default();
-    for rank in 1..line.ranks() {
-        line.send(rank, &bytes);
-    }
+    line.send_to_others(&serde_json::to_vec(verdict).unwrap_or_default());
 }
 
 /// What the others do: they do as rank 0 says.
@@ -333,7 +333,7 @@ mod tests {
 
     fn two() -> (Plan, Vec<Hello>) {
         let plan = Plan { sources: vec!["/".into()], ..Plan::default() };
-        let hello = hello(&plan, &[b"-a".to_vec(), b"/".to_vec()], 0);
+        let hello = hello(&plan, 0);
         (plan, vec![hello.clone(), hello])
     }
 
@@ -346,10 +346,11 @@ mod tests {
     #[test]
     fn whatever_differs_is_named_with_the_rank() {
         type Change = fn(&mut Hello);
-        let cases: [(Change, &str); 5] = [
+        let cases: [(Change, &str); 6] = [
             (|hello| hello.version = "9".into(), "version"),
             (|hello| hello.arguments.push(b"-u".to_vec()), "was started with"),
             (|hello| hello.user.0 += 1, "user"),
+            (|hello| hello.filter = Some("other".into()), "excludes"),
             (|hello| hello.sources[0] = None, "cannot be seen"),
             (|hello| hello.dest.1 = None, "not shared"),
         ];

@@ -5,10 +5,8 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
-use std::time::Duration;
 
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
@@ -17,12 +15,11 @@ use haul_frontend::compare::{Helped, compare};
 use haul_frontend::report::Report;
 use haul_frontend::screen::Screen;
 use haul_frontend::show::Show;
-use haul_frontend::{exit, process, xattrs};
+use haul_frontend::{exit, session};
 
 use crate::agree::{self, Agreed};
 use crate::exchange::{Exchange, lock};
-use crate::job::{UNKNOWN, farewell};
-use crate::line::{LONG_REST, Line, SHORT_REST};
+use crate::line::{Line, SHORT_REST, next_rest};
 use crate::name::NAME;
 use crate::talk::Talk;
 
@@ -31,15 +28,8 @@ use crate::talk::Talk;
 const IN_HAND: usize = 2;
 
 /// Does it; returns the exit status of the job.
-pub fn compare_all(
-    line: &mut Line<'_>,
-    mut report: Report,
-    plan: &Plan,
-    show: Show,
-    said: &[Vec<u8>],
-    machine: usize,
-) -> u8 {
-    let agreed = match agree::agree(line, plan, said, machine, false, false) {
+pub fn compare_all(line: &mut Line<'_>, mut report: Report, plan: &Plan, show: Show) -> u8 {
+    let agreed = match agree::agree(line, plan, false, false) {
         Ok(agreed) => agreed,
         Err(why) => {
             if line.rank() == 0 {
@@ -49,24 +39,24 @@ pub fn compare_all(
         }
     };
     let plan = Plan { jobs: plan.jobs.or_else(|| agreed.jobs(line.rank())), ..plan.clone() };
-    process::raise_descriptor_limit();
+    session::raise_descriptor_limit();
     if line.rank() > 0 {
         return help(line, &agreed, &plan);
     }
-    report.configure(show, plan.data.reflink, false, show.verbose);
+    report.configure(show, &plan, false, show.verbose);
     if line.ranks() == 1 { compare(&report, &plan, show, None) } else { lead(line, &agreed, &report, &plan, show) }
 }
 
 /// Rank 0: compares, and gives to others what waits.
 fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show: Show) -> u8 {
     let board = Board::new();
-    let status = AtomicU8::new(UNKNOWN);
+    let status = OnceLock::new();
     // Entries that others have compared, by rank.
     let shares = Mutex::new(vec![0_u64; line.ranks()]);
     let shares_table = |summary: &Summary| table(agreed, summary, &lock(&shares));
     let work = || {
         let ended = compare(report, plan, show, Some(Helped { board: &board, shares: &shares_table }));
-        status.store(ended, Ordering::Release);
+        status.get_or_init(|| ended);
     };
     thread::scope(|scope| {
         let Ok(comparing) = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, work) else {
@@ -105,11 +95,8 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
                 busy = true;
             }
             if comparing.is_finished() {
-                let status = status.load(Ordering::Acquire);
-                if status == UNKNOWN {
-                    give_up(line, agreed);
-                }
-                (1..line.ranks()).for_each(|rank| line.send(rank, &Talk::Status(status).encode()));
+                let Some(&status) = status.get() else { give_up(line, agreed) };
+                line.send_to_others(&Talk::Status(status).encode());
                 return status;
             }
             if !busy {
@@ -124,7 +111,7 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
 fn help(line: &mut Line<'_>, agreed: &Agreed, plan: &Plan) -> u8 {
     // What there is to say of the rules rank 0 says.
     let silent = Report::on(Screen::of_other_process(Box::new(|_, _| ())), NAME.as_bytes().to_vec());
-    let rules = xattrs::rules(&silent, plan);
+    let rules = session::xattr_rules(&silent, plan);
     let exchange = Exchange::new(line.rank(), agreed.machines.clone());
     let work = || {
         let _alarm = Alarm(&exchange);
@@ -144,11 +131,7 @@ fn help(line: &mut Line<'_>, agreed: &Agreed, plan: &Plan) -> u8 {
         }
         let mut rest = SHORT_REST;
         loop {
-            let mut busy = false;
-            while let Some((to, talk)) = exchange.next_out() {
-                line.send(to, &talk.encode());
-                busy = true;
-            }
+            let mut busy = line.send_waiting(&exchange);
             while let Some((from, bytes)) = line.receive() {
                 busy = true;
                 match Talk::decode(bytes) {
@@ -169,14 +152,9 @@ fn help(line: &mut Line<'_>, agreed: &Agreed, plan: &Plan) -> u8 {
     })
 }
 
-fn next_rest(rest: Duration, busy: bool) -> Duration {
-    if busy { SHORT_REST } else { (rest + rest / 2).min(LONG_REST) }
-}
-
 /// Ends all processes: the others would wait for this one for ever.
 fn give_up(line: &Line<'_>, agreed: &Agreed) -> ! {
-    farewell(&agreed.label(line.rank()));
-    line.abort(i32::from(exit::TROUBLE))
+    line.give_up(&agreed.label(line.rank()), exit::TROUBLE)
 }
 
 /// Reports that a thread has panicked.

@@ -31,6 +31,8 @@ pub struct Account {
     journal: Option<Vec<u8>>,
     /// In the order of the fields of [`Stats`].
     counts: Vec<u64>,
+    /// How many entries each rule of the filter has decided about.
+    rule_hits: Vec<u64>,
     moved: [u64; 4],
     /// Seconds of walking, of data, of metadata and of waiting for the device.
     spent: [f64; 4],
@@ -58,6 +60,7 @@ impl Account {
             damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
             journal: summary.journal.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
             counts: counts(stats),
+            rule_hits: stats.rule_hits.clone(),
             moved: ways(&stats.moved),
             spent: [stats.walk_time, stats.data_time, stats.metadata_time, stats.sync_time]
                 .map(|time| time.as_secs_f64()),
@@ -74,7 +77,7 @@ impl Account {
     /// As a summary of a run. What disk images were found to be is reported where they were copied.
     pub fn summary(&self) -> Summary {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsString::from_vec(bytes.clone()));
-        let mut stats = Stats { moved: moved(self.moved), ..Stats::default() };
+        let mut stats = Stats { moved: moved(self.moved), rule_hits: self.rule_hits.clone(), ..Stats::default() };
         for (count, sent) in stats.counters_mut().into_iter().zip(&self.counts) {
             *count = *sent;
         }
@@ -121,12 +124,9 @@ fn moved([cloned, offloaded, written, holes]: [u64; 4]) -> Moved {
 }
 
 /// One line for each process.
-///
-/// # Errors
-/// None that numbers and the name of a machine can cause.
-pub fn show(format: StatsFormat, accounts: &[Account]) -> Result<String, serde_json::Error> {
+pub fn show(format: StatsFormat, accounts: &[Account]) -> String {
     match format {
-        StatsFormat::Text => Ok(table(accounts)),
+        StatsFormat::Text => table(accounts),
         StatsFormat::Json => accounts.iter().map(json).collect(),
     }
 }
@@ -182,7 +182,7 @@ struct RankRecord<'a> {
 }
 
 /// One record of one process.
-fn json(account: &Account) -> Result<String, serde_json::Error> {
+fn json(account: &Account) -> String {
     let stats = account.summary().stats;
     record::line(&RankRecord {
         record: "haul-mpi-rank",

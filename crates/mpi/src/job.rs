@@ -1,12 +1,13 @@
 //! One copy: the run of this process in threads of its own, and the line to the others in the main thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use haul_copy::plan::Plan;
 use haul_copy::run::{self, Part, Partials, Summary};
+use haul_copy::stats::Stats;
 use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
@@ -14,21 +15,18 @@ use haul_frontend::run_options::RunOptions;
 use haul_frontend::screen::Screen;
 use haul_frontend::session::{self, remove_partials, session};
 use haul_frontend::show::Show;
+use haul_frontend::summary::summary_line;
 use haul_frontend::watch::{self, Caught};
-use haul_frontend::{exit, process, profile, words};
+use haul_frontend::{exit, profile, words};
 use haul_io::pace::Limit;
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
+use crate::carrier::{Carrier, Desk};
 use crate::exchange::{Exchange, lock};
 use crate::figures::{self, Account};
-use crate::line::{Carrier, Host, Line};
+use crate::line::Line;
 use crate::name::NAME;
-
-/// The exit status is not known yet.
-pub const UNKNOWN: u8 = u8::MAX;
-/// Time for last words to be read: MPICH's mpirun drops what is still on its way when a process ends the job.
-const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// What all processes of the job are about to do.
 pub struct Job {
@@ -42,22 +40,8 @@ pub struct Job {
     pub options: RunOptions,
     /// Bytes of a chunk of a large file.
     pub chunk: u64,
-}
-
-/// What the two sides of a process share.
-struct Desk {
-    report: Arc<Report>,
-    exchange: Arc<Exchange>,
-    started: Instant,
-    /// What the last report of progress has said.
-    reported: Mutex<(u64, u64)>,
-    /// What the processes have done, as they end.
-    accounts: Mutex<Vec<Account>>,
-    /// What this one has done, on its way to rank 0.
-    own: Mutex<Option<Vec<u8>>>,
-    status: AtomicU8,
-    /// The run has come to an end, and has said how.
-    is_done: AtomicBool,
+    /// What was found out with the list of names, if there is one: the same in all processes.
+    pub found: Stats,
 }
 
 impl Job {
@@ -66,17 +50,15 @@ impl Job {
         let rank = line.rank();
         let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
         let mut report = self.report(rank, &exchange);
-        report.configure(self.show, self.plan.data.reflink, self.agreed.progress, self.show.verbose);
+        report.configure(self.show, &self.plan, self.agreed.progress, self.show.verbose);
         let prepared = self.prepare(rank, &mut report);
         let report = Arc::new(report);
         let desk = Desk {
             report: Arc::clone(&report),
-            exchange: Arc::clone(&exchange),
-            started: Instant::now(),
-            reported: Mutex::default(),
+            exchange,
             accounts: Mutex::default(),
             own: Mutex::default(),
-            status: AtomicU8::new(UNKNOWN),
+            status: OnceLock::new(),
             is_done: AtomicBool::new(false),
         };
         if let Err(why) = prepared {
@@ -87,15 +69,10 @@ impl Job {
         thread::scope(|scope| {
             let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
             let label = self.agreed.label(rank);
-            let status = match &copying {
-                Ok(copying) => Carrier::new(line, &exchange, &Guarded { desk: &desk, copying, label }).carry(),
-                Err(_) => {
-                    farewell(&label);
-                    line.abort(1)
-                }
-            };
-            desk.status.store(status, Ordering::Release);
-            status
+            match &copying {
+                Ok(copying) => Carrier::new(line, &desk, copying, &label).carry(),
+                Err(_) => line.give_up(&label, exit::FAILURE),
+            }
         })
     }
 
@@ -120,7 +97,7 @@ impl Job {
             report.list_digests(None);
         }
         self.plan.data.profile = profile::load(&self.options.profiles, Persona::Haul, report)?;
-        process::raise_descriptor_limit();
+        session::raise_descriptor_limit();
         self.options.throttling.apply_priority()?;
         // Together they reach what the user allows.
         let share = |rate: Option<u64>| rate.map(|rate| (rate / self.agreed.hosts.len() as u64).max(1));
@@ -131,6 +108,7 @@ impl Job {
 
     /// The run of this process.
     fn copy(&self, rank: usize, desk: &Desk) {
+        let started = Instant::now();
         let report = &desk.report;
         let partials = Partials::default();
         let caught = self.start_watching(report, &partials).unwrap_or_default();
@@ -140,19 +118,28 @@ impl Job {
         session::report_errors(report, &summary);
         let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
         let usage = Usage::of_process();
-        let time = desk.started.elapsed();
+        let time = started.elapsed();
         let failed = rank > 0 && !report.finish();
         let account = Account::new(rank, host, &summary, failed, &usage, time);
         if rank == 0 {
-            self.conclude(desk, account, summary, usage, &caught);
+            let status = self.conclude(desk, account, summary, usage, started, &caught);
+            desk.status.get_or_init(|| status);
         } else {
             *lock(&desk.own) = Some(serde_json::to_vec(&account).unwrap_or_default());
         }
         desk.is_done.store(true, Ordering::Release);
     }
 
-    /// Rank 0, when all others have ended: sums up.
-    fn conclude(&self, desk: &Desk, own: Account, mut summary: Summary, mut usage: Usage, caught: &Caught) {
+    /// Rank 0, when all others have ended: sums up. Returns the exit status.
+    fn conclude(
+        &self,
+        desk: &Desk,
+        own: Account,
+        mut summary: Summary,
+        mut usage: Usage,
+        started: Instant,
+        caught: &Caught,
+    ) -> u8 {
         let report = &desk.report;
         let mut accounts = lock(&desk.accounts);
         for account in accounts.iter() {
@@ -162,105 +149,27 @@ impl Job {
         accounts.push(own);
         accounts.sort_by_key(|account| account.rank);
         if let Some(journal) = &summary.journal {
-            report.complain(&words::resume_hint(journal, report.quoter()));
+            report.advise(&words::resume_hint(journal, report.quoter()));
         }
+        // They were reported before.
+        summary.stats += &self.found;
+        summary.failed |= self.found.errors > 0;
+        session::explain_filter(report, &self.plan, self.show, &summary);
         let output_failed = !report.finish();
         let status = exit::status(&summary, caught.signal(), output_failed);
-        self.print_stats(report, &summary, usage, desk.started.elapsed(), status, &accounts);
-        desk.status.store(status, Ordering::Release);
-    }
-
-    fn print_stats(
-        &self,
-        report: &Report,
-        summary: &Summary,
-        usage: Usage,
-        time: Duration,
-        status: u8,
-        accounts: &[Account],
-    ) {
-        let Some(format) = self.show.stats else { return };
-        let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, status);
-        let record = record.with(self.plan.data.profile.as_deref());
-        let whole = record.show(format);
-        report.print_record(whole.and_then(|whole| Ok(whole + &figures::show(format, accounts)?)));
+        if let Some(format) = self.show.stats {
+            let (profile, time) = (self.plan.data.profile.as_deref(), started.elapsed());
+            let record = Record::new(NAME.to_owned(), &summary, profile, report.pace(), usage, time, status);
+            report.screen().complain((record.show(format) + &figures::show(format, &accounts)).as_bytes());
+        } else if self.agreed.progress && !self.show.quiet {
+            report.screen().complain(summary_line(&summary, started.elapsed()).as_bytes());
+        }
+        status
     }
 
     fn start_watching(&self, report: &Arc<Report>, partials: &Partials) -> std::io::Result<Caught> {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
-        let abandon = Box::new(move |signal| {
-            remove_partials(&of_thread, &partials);
-            std::process::exit(128 + signal);
-        });
-        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), abandon)
-    }
-}
-
-/// Reports on the standard error of this process that it ends the job.
-pub fn farewell(label: &str) {
-    let text = format!("{NAME}: {label} cannot go on; all processes of the job are ended\n");
-    Screen::of_process().complain(text.as_bytes());
-    thread::sleep(LAST_WORDS);
-}
-
-/// The desk, and which rank works there.
-struct Guarded<'a, 's> {
-    desk: &'a Desk,
-    copying: &'a thread::ScopedJoinHandle<'s, ()>,
-    label: String,
-}
-
-impl Host for Guarded<'_, '_> {
-    fn text(&self, output: bool, text: &[u8]) {
-        let mut screen = self.desk.report.screen();
-        if output { screen.print(text) } else { screen.complain(text) }
-    }
-
-    fn progress(&self, bytes: u64, entries: u64) {
-        if let Some(progress) = self.desk.report.progress() {
-            progress.add_bytes(bytes);
-            progress.add_entries(entries);
-        }
-    }
-
-    fn own_progress(&self) -> Option<(u64, u64)> {
-        let (bytes, entries) = self.desk.report.progress()?.done();
-        let mut reported = lock(&self.desk.reported);
-        let more = (bytes - reported.0, entries - reported.1);
-        *reported = (bytes, entries);
-        Some(more)
-    }
-
-    fn cancel(&self) {
-        self.desk.report.cancel().cancel();
-        self.desk.report.pace().wake();
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.desk.report.cancel().is_cancelled()
-    }
-
-    fn account(&self, _from: usize, bytes: &[u8]) -> bool {
-        let Ok(account) = serde_json::from_slice::<Account>(bytes) else { return false };
-        let well = !account.failed;
-        lock(&self.desk.accounts).push(account);
-        well
-    }
-
-    fn own_account(&self) -> Option<Vec<u8>> {
-        lock(&self.desk.own).take()
-    }
-
-    fn status(&self) -> Option<u8> {
-        Some(self.desk.status.load(Ordering::Acquire)).filter(|status| *status != UNKNOWN)
-    }
-
-    fn has_panicked(&self) -> bool {
-        // A run that has come to its end has said so before.
-        self.copying.is_finished() && !self.desk.is_done.load(Ordering::Acquire)
-    }
-
-    fn says_farewell(&self) {
-        farewell(&self.label);
+        let abandon = Box::new(move |_| remove_partials(&of_thread, &partials));
+        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), Vec::new(), abandon)
     }
 }

@@ -5,36 +5,31 @@
 //! time that grows while nothing happens, so that it takes next to nothing of a processor that copies.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpi::point_to_point::MatchedReceiveVec;
 use mpi::request;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, Destination, Source};
+use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 
-use haul_copy::run::Transport;
+use haul_frontend::screen::Screen;
 
 use crate::exchange::Exchange;
+use crate::name::NAME;
 use crate::stuck;
-use crate::talk::Talk;
 
 /// The shortest and the longest time between two questions whether a message has come.
 pub const SHORT_REST: Duration = Duration::from_micros(20);
-pub const LONG_REST: Duration = Duration::from_micros(500);
-/// How long a process that was asked for work looks whether it gets some to give; the second one, if it has none itself.
-const HOLD: Duration = Duration::from_millis(20);
-const SHORT_HOLD: Duration = Duration::from_millis(1);
-/// The shortest and the longest time between two questions for work, when all have been asked in vain.
-const SHORT_PAUSE: Duration = Duration::from_millis(1);
-const LONG_PAUSE: Duration = Duration::from_millis(100);
-/// Time between two reports of how far a process is.
-const REPORT: Duration = Duration::from_millis(250);
+const LONG_REST: Duration = Duration::from_micros(500);
+/// Time for last words to be read: MPICH's mpirun drops what is still on its way when a process ends the job.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// The messages of MPI.
 pub struct Line<'w> {
     world: &'w SimpleCommunicator,
     rank: usize,
     ranks: usize,
+    machine: usize,
     /// What has come and was not looked at.
     inbox: VecDeque<(usize, Vec<u8>)>,
 }
@@ -43,7 +38,11 @@ impl<'w> Line<'w> {
     /// Over this communicator.
     pub fn new(world: &'w SimpleCommunicator) -> Line<'w> {
         let number = |number: i32| usize::try_from(number).unwrap_or_default();
-        Line { world, rank: number(world.rank()), ranks: number(world.size()), inbox: VecDeque::new() }
+        let node = world.split_shared(world.rank());
+        let mut near = vec![0_i32; number(node.size())];
+        node.all_gather_into(&world.rank(), &mut near[..]);
+        let machine = near.into_iter().min().map_or(0, number);
+        Line { world, rank: number(world.rank()), ranks: number(world.size()), machine, inbox: VecDeque::new() }
     }
 
     /// The number of this process.
@@ -54,6 +53,28 @@ impl<'w> Line<'w> {
     /// How many there are.
     pub fn ranks(&self) -> usize {
         self.ranks
+    }
+
+    /// The lowest rank that shares memory with this one.
+    pub fn machine(&self) -> usize {
+        self.machine
+    }
+
+    /// From rank 0 to all others.
+    pub fn send_to_others(&mut self, bytes: &[u8]) {
+        for rank in 1..self.ranks {
+            self.send(rank, bytes);
+        }
+    }
+
+    /// Sends what waits to be said; false if nothing does.
+    pub fn send_waiting(&mut self, exchange: &Exchange) -> bool {
+        let mut any = false;
+        while let Some((to, talk)) = exchange.next_out() {
+            self.send(to, &talk.encode());
+            any = true;
+        }
+        any
     }
 
     /// Sends bytes; meanwhile takes in what comes.
@@ -118,235 +139,16 @@ impl<'w> Line<'w> {
         }
     }
 
-    /// Ends all processes at once.
-    pub fn abort(&self, status: i32) -> ! {
-        self.world.abort(status)
+    /// Ends all processes at once, and says on the standard error of this one, which is called `label`, that it does.
+    pub fn give_up(&self, label: &str, status: u8) -> ! {
+        let text = format!("{NAME}: {label} cannot go on; all processes of the job are ended\n");
+        Screen::of_process().complain(text.as_bytes());
+        std::thread::sleep(LAST_WORDS);
+        self.world.abort(i32::from(status))
     }
 }
 
-/// What the front end does with what is not for the run.
-pub trait Host {
-    /// Text of another process for standard output (true) or standard error.
-    fn text(&self, output: bool, text: &[u8]);
-    /// Another process has done so many more bytes and entries.
-    fn progress(&self, bytes: u64, entries: u64);
-    /// Bytes and entries that this process has done since the last time, if it is asked for.
-    fn own_progress(&self) -> Option<(u64, u64)>;
-    /// The job is to stop.
-    fn cancel(&self);
-    /// Whether this process was asked to stop.
-    fn is_cancelled(&self) -> bool;
-    /// What another process has done. True if all was well.
-    fn account(&self, from: usize, bytes: &[u8]) -> bool;
-    /// The run of this process is over: what it has done. `None` as long as it is not.
-    fn own_account(&self) -> Option<Vec<u8>>;
-    /// Rank 0: the exit status, once its own run is over, too.
-    fn status(&self) -> Option<u8>;
-    /// The run of this process has ended in a way that it was not meant to.
-    fn has_panicked(&self) -> bool;
-    /// Reports by itself that this process ends the job.
-    fn says_farewell(&self);
-}
-
-/// Carries messages until the job is over; returns its exit status.
-pub struct Carrier<'a, 'w> {
-    line: &'a mut Line<'w>,
-    exchange: &'a Exchange,
-    host: &'a dyn Host,
-    /// Whom this process asks for work, and whom it has asked.
-    victims: VecDeque<usize>,
-    asked: Option<usize>,
-    next_question: Instant,
-    pause: Duration,
-    refused: usize,
-    /// Rank 0: how many have ended, and whether all of them did well.
-    ended: usize,
-    all_well: bool,
-    said_end: bool,
-    said_cancel: bool,
-    said_account: bool,
-    next_report: Instant,
-}
-
-impl<'a, 'w> Carrier<'a, 'w> {
-    /// For the messages of this run.
-    pub fn new(line: &'a mut Line<'w>, exchange: &'a Exchange, host: &'a dyn Host) -> Carrier<'a, 'w> {
-        let (rank, ranks) = (line.rank(), line.ranks());
-        let mut others: Vec<usize> = (0..ranks).filter(|other| *other != rank).collect();
-        fastrand::shuffle(&mut others);
-        // At first only rank 0 has something. If everybody asked the one above it in a binary tree, nobody is asked by many.
-        let above = rank.saturating_sub(1) / 2;
-        others.sort_by_key(|other| *other != above);
-        let now = Instant::now();
-        Carrier {
-            line,
-            exchange,
-            host,
-            victims: others.into(),
-            asked: None,
-            next_question: now,
-            pause: SHORT_PAUSE,
-            refused: 0,
-            ended: 0,
-            all_well: true,
-            said_end: false,
-            said_cancel: false,
-            said_account: false,
-            next_report: now + REPORT,
-        }
-    }
-
-    /// Does it.
-    pub fn carry(mut self) -> u8 {
-        let mut rest = SHORT_REST;
-        loop {
-            let mut busy = false;
-            while let Some((to, talk)) = self.exchange.next_out() {
-                self.line.send(to, &talk.encode());
-                busy = true;
-            }
-            while let Some((from, bytes)) = self.line.receive() {
-                busy = true;
-                if let Some(Talk::Status(status)) = self.hear(from, bytes) {
-                    self.exchange.hang_up();
-                    return status;
-                }
-            }
-            self.look_around();
-            if self.exchange.has_given_up() || self.host.has_panicked() {
-                while let Some((to, talk)) = self.exchange.next_out() {
-                    self.line.send(to, &talk.encode());
-                }
-                // Here, too: rank 0 may have no time to say what it has heard. With `--resume` another job goes on.
-                self.host.says_farewell();
-                self.line.abort(1);
-            }
-            if let Some(status) = self.end_if_all_is_done() {
-                return status;
-            }
-            rest = if busy { SHORT_REST } else { (rest + rest / 2).min(LONG_REST) };
-            self.exchange.wait(rest);
-        }
-    }
-
-    /// One message. Returns it if it ends the job.
-    fn hear(&mut self, from: usize, bytes: Vec<u8>) -> Option<Talk> {
-        let Some(talk) = Talk::decode(bytes) else {
-            // Another version: somebody would wait for ever for what it wanted.
-            self.exchange.give_up();
-            return None;
-        };
-        match talk {
-            Talk::Run(bytes) => self.exchange.deliver(from, bytes),
-            Talk::Want => self.exchange.is_wanted_by(from),
-            Talk::Work(bytes) => {
-                self.asked = None;
-                (self.refused, self.pause) = (0, SHORT_PAUSE);
-                // A rank that had something is likely to have more.
-                self.victims.retain(|victim| *victim != from);
-                self.victims.push_front(from);
-                self.exchange.deliver(from, bytes);
-            }
-            Talk::No => {
-                self.asked = None;
-                self.refused += 1;
-                self.victims.rotate_left(1);
-                if self.refused >= self.victims.len() {
-                    self.refused = 0;
-                    self.next_question = Instant::now() + self.pause;
-                    self.pause = (2 * self.pause).min(LONG_PAUSE);
-                }
-            }
-            Talk::Text(output, text) => self.host.text(output, &text),
-            Talk::Progress(bytes, entries) => self.host.progress(bytes, entries),
-            Talk::Cancel => {
-                self.host.cancel();
-                self.stop_all();
-            }
-            Talk::End => self.exchange.hang_up(),
-            Talk::Account(bytes) => {
-                self.all_well &= self.host.account(from, &bytes);
-                self.ended += 1;
-                if self.ended + 1 == self.line.ranks() {
-                    self.exchange.others_have_ended(self.all_well);
-                    self.exchange.hang_up();
-                }
-            }
-            status @ Talk::Status(_) => return Some(status),
-        }
-        None
-    }
-
-    /// What is to be done from time to time.
-    fn look_around(&mut self) {
-        // A rank that asks a process without work loses time: in the model (docs/cluster.md) 256 ranks were 19 % slower.
-        let hold = if self.exchange.is_hungry() { SHORT_HOLD } else { HOLD };
-        for rank in self.exchange.tired_of_waiting(hold) {
-            self.line.send(rank, &Talk::No.encode());
-        }
-        if self.asked.is_none()
-            && Instant::now() >= self.next_question
-            && !self.said_account
-            && self.exchange.is_hungry()
-            && let Some(victim) = self.victims.front().copied()
-        {
-            self.asked = Some(victim);
-            self.line.send(victim, &Talk::Want.encode());
-        }
-        if !self.said_cancel && self.host.is_cancelled() {
-            self.stop_all();
-        }
-        if self.line.rank() != 0 && Instant::now() >= self.next_report {
-            self.report();
-        }
-    }
-
-    fn report(&mut self) {
-        self.next_report = Instant::now() + REPORT;
-        if let Some((bytes, entries)) = self.host.own_progress().filter(|done| *done != (0, 0)) {
-            self.line.send(0, &Talk::Progress(bytes, entries).encode());
-        }
-    }
-
-    /// Rank 0 notifies everybody, the others notify rank 0.
-    fn stop_all(&mut self) {
-        if std::mem::replace(&mut self.said_cancel, true) {
-            return;
-        }
-        let to = if self.line.rank() == 0 { 1..self.line.ranks() } else { 0..1 };
-        for rank in to {
-            self.line.send(rank, &Talk::Cancel.encode());
-        }
-    }
-
-    fn end_if_all_is_done(&mut self) -> Option<u8> {
-        if self.line.rank() != 0 {
-            // Everything that the run has said goes first.
-            if !self.said_account
-                && let Some(account) = self.host.own_account()
-            {
-                self.said_account = true;
-                self.report();
-                while let Some((to, talk)) = self.exchange.next_out() {
-                    self.line.send(to, &talk.encode());
-                }
-                self.line.send(0, &Talk::Account(account).encode());
-            }
-            return None;
-        }
-        if self.exchange.is_over() && !std::mem::replace(&mut self.said_end, true) {
-            for rank in 1..self.line.ranks() {
-                self.line.send(rank, &Talk::End.encode());
-            }
-            if self.line.ranks() == 1 {
-                self.exchange.others_have_ended(true);
-                self.exchange.hang_up();
-            }
-        }
-        let status = self.host.status()?;
-        for rank in 1..self.line.ranks() {
-            self.line.send(rank, &Talk::Status(status).encode());
-        }
-        Some(status)
-    }
+/// The time until the next question, after this one.
+pub fn next_rest(rest: Duration, busy: bool) -> Duration {
+    if busy { SHORT_REST } else { (rest + rest / 2).min(LONG_REST) }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul_copy::plan::{Overwrite, Plan};
+use haul_copy::plan::{CloneTree, Overwrite, Plan};
 use haul_frontend::run_options::RunOptions;
 use haul_frontend::size::parse_size;
 
@@ -13,43 +13,33 @@ const CHUNK: u64 = 64 << 20;
 /// The smallest chunk: a page of the page cache, which two machines must not both write to.
 const SMALLEST: u64 = 64 << 10;
 
-/// The option of its own, and what is left for haul.
-pub struct Own {
-    /// `--chunk`, in bytes.
-    pub chunk: u64,
-    /// The arguments without it.
-    pub rest: Vec<OsString>,
-}
-
-impl Own {
-    /// Takes `--chunk=SIZE` out of the arguments.
-    ///
-    /// # Errors
-    /// What is wrong with it, for the user.
-    pub fn take(arguments: impl IntoIterator<Item = OsString>) -> Result<Own, String> {
-        let mut own = Own { chunk: CHUNK, rest: Vec::new() };
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let bytes = argument.as_bytes();
-            if bytes == b"--" {
-                own.rest.push(argument);
-                own.rest.extend(arguments);
-                break;
-            }
-            if let Some(size) = bytes.strip_prefix(b"--chunk=") {
-                own.chunk = chunk(OsStr::from_bytes(size))?;
-            } else if bytes == b"--chunk" {
-                let size = arguments.next().ok_or("option '--chunk' requires an argument")?;
-                own.chunk = chunk(&size)?;
-            } else {
-                own.rest.push(argument);
-            }
+/// Takes `--chunk=SIZE` out of the arguments: in bytes, and what is left for haul.
+///
+/// # Errors
+/// What is wrong with it, for the user.
+pub fn take_chunk(arguments: impl IntoIterator<Item = OsString>) -> Result<(u64, Vec<OsString>), String> {
+    let (mut chunk, mut rest) = (CHUNK, Vec::new());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let bytes = argument.as_bytes();
+        if bytes == b"--" {
+            rest.push(argument);
+            rest.extend(arguments);
+            break;
         }
-        Ok(own)
+        if let Some(size) = bytes.strip_prefix(b"--chunk=") {
+            chunk = parse_chunk(OsStr::from_bytes(size))?;
+        } else if bytes == b"--chunk" {
+            let size = arguments.next().ok_or("option '--chunk' requires an argument")?;
+            chunk = parse_chunk(&size)?;
+        } else {
+            rest.push(argument);
+        }
     }
+    Ok((chunk, rest))
 }
 
-fn chunk(size: &OsStr) -> Result<u64, String> {
+fn parse_chunk(size: &OsStr) -> Result<u64, String> {
     let shown = size.to_string_lossy();
     let bytes = parse_size(size.as_bytes()).ok_or_else(|| format!("'{shown}' is no size for --chunk"))?;
     if bytes < SMALLEST {
@@ -68,9 +58,20 @@ pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
             options.throttling.control.is_some(),
             "'--control' is not possible: the processes of a job do not read one file at one time",
         ),
+        (
+            options.reads_input,
+            "'-' for standard input is not possible: the processes of a job do not have one standard input",
+        ),
         (digests, "'--digests' is not possible: use --checksum alone and redirect the output of the job"),
+        (plan.dry_run, "'--dry-run' is for one process: use haul"),
         (list, "'--list-out' is for one process: use haul"),
+        (
+            plan.delete.is_some(),
+            "'--delete' is not possible: directories that stand at the destination belong to one process; use haul",
+        ),
         (shard, "'--shard' is not possible: the processes of a job divide the work as they go"),
+        (plan.moves, "'--move' is for one process: use haul"),
+        (plan.clone_tree == CloneTree::Always, "'--clone-tree' is for one process: use haul"),
         (options.throttling.yields, "'--yield' is not possible: each process would yield to the others"),
     ]
     .into_iter()
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     fn take(words: &[&str]) -> Result<(u64, Vec<OsString>), String> {
-        Own::take(words.iter().map(OsString::from)).map(|own| (own.chunk, own.rest))
+        take_chunk(words.iter().map(OsString::from))
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub fn uuid(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     }
 }
 
-fn is_btrfs(file: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_btrfs(file: BorrowedFd<'_>) -> bool {
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // its type depends on the architecture
     fstatfs(file).is_ok_and(|stat| stat.f_type as u32 == BTRFS_MAGIC)
 }

@@ -52,8 +52,7 @@ fn lease(file: BorrowedFd<'_>, kind: libc::c_int) -> Result<bool, Errno> {
 /// is closed (or for the time of /proc/sys/fs/lease-break-time, see [`is_still_alone`]). `false`: somebody has it open.
 ///
 /// # Errors
-/// What fcntl(2) says of F_SETLEASE: EACCES for a file of somebody else without CAP_LEASE, EINVAL for what is no regular
-/// file or on a filesystem without leases.
+/// As for [`is_open_for_writing`].
 pub fn keep_others_out(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     lease(file, libc::F_WRLCK)
 }
@@ -66,6 +65,9 @@ pub fn let_others_in(file: BorrowedFd<'_>) {
 }
 
 /// Whether the lease of [`keep_others_out`] is there and nobody waits for its end.
+///
+/// # Errors
+/// As fcntl(2) with F_GETLEASE.
 pub fn is_still_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     // SAFETY: plain numbers are passed, and the descriptor is borrowed.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } {
@@ -76,6 +78,9 @@ pub fn is_still_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 
 #[cfg(feature = "namespaces")]
 /// Takes a lock for reading on one byte, as QEMU does on images that it has open. It ends with the descriptor.
+///
+/// # Errors
+/// As fcntl(2) with F_OFD_SETLK: EAGAIN if somebody has a lock of it for writing.
 pub fn lock_byte(file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
     control(file, libc::F_OFD_SETLK, libc::F_RDLCK, offset, 1).map(drop)
 }

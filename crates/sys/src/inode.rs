@@ -88,6 +88,9 @@ pub struct Time {
 }
 
 /// The attributes of one inode, from one statx call.
+///
+/// # Errors
+/// Every look at a file gives the errno of statx(2).
 #[derive(Debug, Clone, Copy)]
 pub struct Inode {
     /// Which file it is.
@@ -122,6 +125,7 @@ pub struct Inode {
     pub direct: (u32, u32),
 }
 
+#[allow(clippy::missing_errors_doc)] // said once, above
 impl Inode {
     /// What is certain of a regular file that was made a moment ago on this device and has not been looked at. It has no
     /// identity: [`Inode::of`] gives that where it is needed.
@@ -155,6 +159,22 @@ impl Inode {
     /// (seen on ext4), so the number alone does not tell.
     pub fn is_same_file_as(&self, other: &Inode) -> bool {
         self.id == other.id && self.kind == other.kind && self.born == other.born
+    }
+
+    /// Whether the contents were last changed when those of `source` were, as precisely as the filesystem of this one keeps
+    /// times: it cuts what it cannot store. How precise it is, its time of change tells, which comes from the kernel's clock and
+    /// is cut in the same way.
+    pub fn is_modified_as(&self, source: &Inode) -> bool {
+        /// The units that filesystems have, in nanoseconds: NTFS, UDF, some servers, exFAT, ext3, FAT.
+        const UNITS: [i128; 6] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000];
+        /// FAT keeps times of change in this one.
+        const OF_CHANGES: i128 = 10_000_000;
+        let nanoseconds = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
+        let [wanted, found, changed] = [source.modified, self.modified, self.changed].map(nanoseconds);
+        wanted == found
+            || UNITS.iter().any(|unit| {
+                wanted - wanted.rem_euclid(*unit) == found && changed.rem_euclid(OF_CHANGES.min(*unit)) == 0
+            })
     }
 
     /// The attributes of a directory entry, of the link itself if it is one.
@@ -229,6 +249,42 @@ impl Kind {
             fs::FileType::CharacterDevice => Kind::CharacterDevice,
             fs::FileType::BlockDevice => Kind::BlockDevice,
             _ => Kind::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a copy with these times counts as modified when its source was.
+    fn is_modified_as(source: (i64, u32), copy: (i64, u32), changed: (i64, u32)) -> bool {
+        let time = |(seconds, nanoseconds)| Time { seconds, nanoseconds };
+        let inode = Inode::just_made(DeviceNumber { major: 8, minor: 1 });
+        let source = Inode { modified: time(source), ..inode };
+        Inode { modified: time(copy), changed: time(changed), ..inode }.is_modified_as(&source)
+    }
+
+    #[test]
+    fn a_time_that_is_cut_as_the_filesystem_cuts_all_is_the_same() {
+        let precise = (50, 123_456_789);
+        for (source, copy, changed, same) in [
+            ((7, 5), (7, 5), precise, true),
+            ((7, 5), (7, 6), precise, false),
+            // What a filesystem could keep, it keeps.
+            ((7, 5), (7, 0), precise, false),
+            ((7, 5), (7, 0), (50, 0), true),
+            ((7, 5), (6, 0), (50, 10_000_000), true),
+            ((7, 5), (6, 0), (50, 1_000), false),
+            ((8, 5), (6, 0), (50, 0), false),
+            ((7, 123_456_789), (7, 123_456_700), (50, 100), true),
+            ((7, 123_456_789), (7, 123_456_700), precise, false),
+            ((7, 123_456_789), (7, 120_000_000), (50, 10_000_000), true),
+            // Before 1970, to the past as well.
+            ((-7, 5), (-8, 0), (50, 0), true),
+            ((-7, 5), (-6, 0), (50, 0), false),
+        ] {
+            assert_eq!(is_modified_as(source, copy, changed), same, "{source:?} {copy:?} {changed:?}");
         }
     }
 }

@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Advice, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use crate::clone;
 use crate::map::Mapping;
 use crate::queue::{self, Queue, QueueKind};
 
@@ -74,7 +74,7 @@ pub trait Kernel: Debug + Send + Sync {
 
     /// FICLONERANGE at the same offset on both sides.
     fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        clone::clone_range(source, dest, offset, len)
+        clone_range(source, dest, offset, len)
     }
 
     /// pipe2(2) with close-on-exec: the end to read from, then the end to write to.
@@ -235,4 +235,27 @@ fn reopen(fd: Fd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     // Whatever is mounted over /proc, it must not lead to another file.
     let (before, after) = (rustix::fs::fstat(fd)?, rustix::fs::fstat(&again)?);
     if (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) { Ok(again) } else { Err(Errno::NOENT) }
+}
+
+/// `struct file_clone_range` of linux/fs.h, which rustix lacks.
+#[repr(C)]
+struct FileCloneRange {
+    source: i64,
+    source_offset: u64,
+    source_length: u64,
+    dest_offset: u64,
+}
+
+const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
+
+fn clone_range(source: BorrowedFd<'_>, dest: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+    let range = FileCloneRange {
+        source: i64::from(source.as_raw_fd()),
+        source_offset: offset,
+        source_length: len,
+        dest_offset: offset,
+    };
+    // SAFETY: the opcode is FICLONERANGE's, which reads exactly this structure and writes no memory of ours. The
+    // descriptor in it is open as long as `source` is borrowed.
+    unsafe { ioctl(dest, Setter::<FICLONERANGE, FileCloneRange>::new(range)) }
 }

@@ -7,13 +7,13 @@
 //!
 //! [`kernel::Kernel`] has the calls on open files as a trait, so that tests put a scripted kernel in the place of
 //! Linux.
+#![warn(clippy::missing_errors_doc)]
 
 pub mod child;
-mod clone;
 mod close;
 pub mod filesystem;
 #[cfg(feature = "namespaces")]
-pub mod fresh;
+pub mod for_tests;
 pub mod huge;
 pub mod in_use;
 pub mod inode;
@@ -23,21 +23,16 @@ pub mod locale;
 pub mod loops;
 pub mod map;
 pub mod memory;
-#[cfg(feature = "namespaces")]
-pub mod namespace;
 pub mod object;
 pub mod page_cache;
-#[cfg(feature = "namespaces")]
-pub mod power;
 pub mod priority;
 pub mod process_state;
 pub mod queue;
 pub mod range_lock;
-#[cfg(feature = "namespaces")]
-pub mod sandbox;
 pub mod shared_map;
 #[cfg(feature = "signals")]
 pub mod signals;
+pub mod subvolume;
 mod syscall;
 mod umask;
 mod xattr_at;
@@ -46,3 +41,4 @@ pub use close::close;
 pub use rustix;
 pub use rustix::io::Errno;
 pub use umask::umask;
+pub use xattr_at::has_xattrs;

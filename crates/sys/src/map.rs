@@ -1,31 +1,52 @@
-//! A file mapped to be written from, never to be looked at.
+//! A file mapped to be written from.
 //!
-//! This process does not touch the mapped memory itself: only the kernel reads it, inside write(2). A page that the
-//! file no longer has then makes the call return short or with EFAULT, where a load instruction would have raised
-//! SIGBUS; and no Rust reference to memory that others may change ever exists.
+//! A copy does not touch the mapped memory itself: only the kernel reads it, inside write(2). A page that the
+//! file no longer has then makes the call return short or with EFAULT, where a load instruction raises SIGBUS (as in
+//! [`Mapping::get`]); and no Rust reference to memory that others may change ever exists.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::mm::ProtFlags;
+use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::shared_map::SharedMap;
 use crate::syscall::last_errno;
 
-/// A read-only MAP_SHARED mapping of a range of a file.
+/// A read-only mapping of a range of a file.
 #[derive(Debug)]
 pub struct Mapping(SharedMap);
 
 impl Mapping {
-    /// Maps `len` bytes from `offset`, a multiple of the page size, and asks for sequential read-ahead.
+    /// Maps `len` bytes from `offset`, a multiple of the page size, with MAP_SHARED, and asks for sequential read-ahead.
     ///
     /// # Errors
     /// What mmap(2) says: ENODEV where the file cannot be mapped, EINVAL for an odd offset or no length.
     pub fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
-        let map = SharedMap::with_access(fd, offset, len, ProtFlags::READ)?;
+        Mapping::of(fd, offset, len, MapFlags::SHARED)
+    }
+
+    /// The same with MAP_PRIVATE.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn private(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        Mapping::of(fd, offset, len, MapFlags::PRIVATE)
+    }
+
+    fn of(fd: BorrowedFd<'_>, offset: u64, len: usize, kind: MapFlags) -> Result<Mapping, Errno> {
+        let map = SharedMap::with_access(fd, offset, len, ProtFlags::READ, kind)?;
         // It is advice only, so its failure changes nothing but speed.
         map.expect_sequential().ok();
         Ok(Mapping(map))
+    }
+
+    /// Copies bytes out, from byte `at` of the mapping on, by loads: a page that the file no longer has raises SIGBUS, so this is
+    /// for a process that may be lost.
+    ///
+    /// # Errors
+    /// EINVAL where that is not all within the mapping.
+    pub fn get(&self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.0.get(at, bytes)
     }
 
     /// Bytes mapped.

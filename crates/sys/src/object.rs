@@ -20,6 +20,9 @@ use crate::xattr_at::{self, is_no_way};
 const FCHMODAT2: libc::c_long = number(452);
 
 /// An inode that we hold.
+///
+/// # Errors
+/// Every method gives the errno of its system call: chown(2), chmod(2), utimensat(2), linkat(2), those of xattr(7).
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'a> {
     /// The descriptor: open for reading or writing, or opened with `O_PATH | O_NOFOLLOW`.
@@ -40,6 +43,7 @@ fn magic_link(object: Object<'_>) -> CString {
     CString::new(format!("/proc/thread-self/fd/{}", object.fd.as_raw_fd())).unwrap_or_default()
 }
 
+#[allow(clippy::missing_errors_doc)] // said once, above
 impl Object<'_> {
     /// Changes owner and group; `None` leaves one as it is. Never follows a symbolic link.
     pub fn change_owner(self, user: Option<u32>, group: Option<u32>) -> Result<(), Errno> {
@@ -48,10 +52,7 @@ impl Object<'_> {
         retry_on_intr(|| fs::chownat(self, c"", user, group, AtFlags::EMPTY_PATH))
     }
 
-    /// Sets the lowest 12 mode bits.
-    ///
-    /// # Errors
-    /// Whatever chmod(2) says; EOPNOTSUPP for a symbolic link.
+    /// Sets the lowest 12 mode bits; EOPNOTSUPP for a symbolic link.
     pub fn set_mode(self, mode: u32) -> Result<(), Errno> {
         let mode = mode & 0o7777;
         if !self.path_only {
@@ -80,8 +81,7 @@ impl Object<'_> {
     /// it is looked up, and no symbolic link is followed.
     ///
     /// # Errors
-    /// Whatever linkat(2) says; ENOENT also where there is no way to the inode: without /proc before 6.10, for a caller
-    /// without CAP_DAC_READ_SEARCH.
+    /// ENOENT also where there is no way to the inode: without /proc before 6.10, for a caller without CAP_DAC_READ_SEARCH.
     pub fn link_at(self, directory: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
         // Without the capability this is granted since 6.10, to the credentials that opened the descriptor.
         match retry_on_intr(|| fs::linkat(self, c"", directory, name, AtFlags::EMPTY_PATH)) {
@@ -118,10 +118,7 @@ impl Object<'_> {
         })
     }
 
-    /// Fills the buffer with the value of an extended attribute.
-    ///
-    /// # Errors
-    /// Whatever getxattr(2) says: ENODATA where there is none, EOPNOTSUPP where the filesystem has none.
+    /// Fills the buffer with the value of an extended attribute: ENODATA without one, EOPNOTSUPP where there are none at all.
     pub fn get_xattr(self, name: &CStr, value: &mut Vec<u8>) -> Result<(), Errno> {
         fill(value, |value| {
             if !self.path_only {
@@ -147,10 +144,7 @@ impl Object<'_> {
         })
     }
 
-    /// Removes an extended attribute.
-    ///
-    /// # Errors
-    /// Whatever removexattr(2) says: ENODATA where there is none.
+    /// Removes an extended attribute; ENODATA where there is none.
     pub fn remove_xattr(self, name: &CStr) -> Result<(), Errno> {
         retry_on_intr(|| {
             if !self.path_only {
@@ -186,10 +180,7 @@ impl Object<'_> {
         }
     }
 
-    /// The project ID.
-    ///
-    /// # Errors
-    /// ENOTTY or EOPNOTSUPP where the filesystem has none, ENOSYS for a device node or symbolic link before 6.17.
+    /// The project ID. Errors as for [`Object::inode_flags`].
     pub fn project(self) -> Result<Project, Errno> {
         match self.for_ioctl() {
             Some(opened) => Project::of(opened.as_fd()),

@@ -113,7 +113,7 @@ pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64, wait: bool) -> Re
 /// Waits until what is being written to the device at the moment is there, and begins nothing: dirty pages stay dirty.
 ///
 /// # Errors
-/// What sync_file_range(2) says, ESPIPE and EINVAL where it does not apply. EIO and ENOSPC are errors of the data.
+/// As for [`write_back`].
 pub fn wait_for_write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: no memory is involved, and the descriptor is borrowed, so it stays open.
     outcome(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) }.into())

@@ -15,6 +15,9 @@ use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, 
 use rustix::param::page_size;
 
 /// A readable and writable MAP_SHARED mapping of a range of a file.
+///
+/// # Errors
+/// Every method that takes a place gives EINVAL where that is not all within the mapping.
 #[derive(Debug)]
 pub struct SharedMap {
     start: NonNull<u8>,
@@ -25,6 +28,7 @@ pub struct SharedMap {
 // write take it by unique reference, and it is unmapped once, by Drop.
 unsafe impl Send for SharedMap {}
 
+#[allow(clippy::missing_errors_doc)] // said once, above
 impl SharedMap {
     /// Maps `len` bytes from `offset`, a multiple of the page size. The file must be open for reading and writing. It may
     /// end before the range does, but its pages must be there when they are touched.
@@ -33,18 +37,19 @@ impl SharedMap {
     /// What mmap(2) says: ENODEV where the file cannot be mapped so, EACCES if it is not open for both, EINVAL for an odd
     /// offset or no length.
     pub fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<SharedMap, Errno> {
-        SharedMap::with_access(fd, offset, len, ProtFlags::READ | ProtFlags::WRITE)
+        SharedMap::with_access(fd, offset, len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
     }
 
-    /// The same with another access; whoever maps without WRITE must not call what writes.
+    /// The same with another access, or privately; whoever maps without WRITE must not call what writes.
     pub(crate) fn with_access(
         fd: BorrowedFd<'_>,
         offset: u64,
         len: usize,
         access: ProtFlags,
+        kind: MapFlags,
     ) -> Result<SharedMap, Errno> {
         // SAFETY: a null hint lets the kernel choose unused addresses, so nothing that exists is replaced.
-        let start = unsafe { mmap(null_mut(), len, access, MapFlags::SHARED, fd, offset)? };
+        let start = unsafe { mmap(null_mut(), len, access, kind, fd, offset)? };
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         Ok(SharedMap { start, len })
     }
@@ -64,10 +69,7 @@ impl SharedMap {
         Ok(unsafe { self.start.as_ptr().add(at) })
     }
 
-    /// Stores a number, in this machine's order of bytes, at byte `at`: a multiple of 4.
-    ///
-    /// # Errors
-    /// EINVAL if it is not, or not within the mapping.
+    /// Stores a number, in this machine's order of bytes, at byte `at`: a multiple of 4, else EINVAL.
     pub fn store(&mut self, at: usize, value: u32) -> Result<(), Errno> {
         let to = self.within(at, size_of::<u32>())?;
         if !at.is_multiple_of(align_of::<u32>()) {
@@ -80,9 +82,6 @@ impl SharedMap {
     }
 
     /// Sets `len` bytes from byte `at` on to `byte`.
-    ///
-    /// # Errors
-    /// EINVAL if they are not all within the mapping.
     pub fn fill(&mut self, at: usize, len: usize, byte: u8) -> Result<(), Errno> {
         let to = self.within(at, len)?;
         // SAFETY: the range is within the mapping, and no reference to it exists.
@@ -91,9 +90,6 @@ impl SharedMap {
     }
 
     /// Copies bytes into the file, from byte `at` of the mapping on.
-    ///
-    /// # Errors
-    /// EINVAL if they do not all fit into the mapping.
     pub fn put(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
         let to = self.within(at, bytes.len())?;
         // SAFETY: the target is within the mapping, to which no reference exists, so the two cannot overlap.
@@ -102,9 +98,6 @@ impl SharedMap {
     }
 
     /// Copies bytes out of the file, from byte `at` of the mapping on.
-    ///
-    /// # Errors
-    /// EINVAL if they are not all within the mapping.
     pub fn get(&self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
         let from = self.within(at, bytes.len())?;
         // SAFETY: the source is within the mapping, to which no reference exists, so the two cannot overlap. Bytes that
@@ -118,7 +111,7 @@ impl SharedMap {
     /// to do for but to refuse it where pages are locked in memory.
     ///
     /// # Errors
-    /// EINVAL if they are not all within the mapping; else what msync(2) says. EIO and ENOSPC are errors of the data.
+    /// What msync(2) says. EIO and ENOSPC are errors of the data.
     pub fn sync(&self, at: usize, len: usize, invalidate: bool) -> Result<(), Errno> {
         self.within(at, len)?;
         let first = at - at % page_size();

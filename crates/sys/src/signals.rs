@@ -15,6 +15,9 @@ pub struct Arrivals(Arc<AtomicU32>);
 impl Arrivals {
     /// Counts this signal whenever it arrives, from now on to the end of the process, after whatever was registered for it
     /// with signal-hook before: who is woken sees what that has done.
+    ///
+    /// # Errors
+    /// As sigaction(2).
     pub fn count(&self, signal: i32) -> io::Result<()> {
         let arrivals = Arc::clone(&self.0);
         let handler = move || {
@@ -36,6 +39,73 @@ impl Arrivals {
         }
         self.0.load(Ordering::SeqCst) != seen
     }
+}
+
+/// Limits the time that a process has left from a signal on, without a thread. Clones count the same signals.
+#[derive(Debug, Clone)]
+pub struct Countdown {
+    arrived: Arc<AtomicU32>,
+    /// What is left after the first signal, and after the second one.
+    left: [Duration; 2],
+    /// It ends by the signal; otherwise with the status that a shell shows for it.
+    by_signal: bool,
+}
+
+impl Countdown {
+    /// The process has `left[0]` from the first signal on, and `left[1]` from the second one on. A third ends it at once. It ends
+    /// `by_signal`, or else by _exit(2) with 128 and the number of the signal.
+    #[must_use]
+    pub fn new(left: [Duration; 2], by_signal: bool) -> Countdown {
+        Countdown { arrived: Arc::default(), left, by_signal }
+    }
+
+    /// Counts this signal from now on to the end of the process. What was registered for it with signal-hook before is done first.
+    ///
+    /// # Errors
+    /// As sigaction(2).
+    pub fn count(&self, signal: i32) -> io::Result<()> {
+        let own = self.clone();
+        let handler = move |info: &libc::siginfo_t| {
+            let before = own.arrived.fetch_add(1, Ordering::SeqCst);
+            match own.left.get(before as usize) {
+                Some(left) if info.si_code != libc::SI_TIMER => send_after(*left, signal),
+                _ => end(signal, own.by_signal),
+            }
+        };
+        // SAFETY: the handler adds to an atomic number, makes system calls, and may end the process by functions that are
+        // async-signal-safe. It neither allocates nor takes a lock, and does not panic.
+        unsafe { signal_hook_registry::register_sigaction(signal, handler) }.map(drop)
+    }
+}
+
+/// Has a timer send the signal to this process. SIGALRM would do, but it may be blocked or ignored, or stand for the time that the
+/// caller of the program has set. Async-signal-safe, unlike timer_create(3) of older C libraries.
+fn send_after(time: Duration, signal: i32) {
+    // SAFETY: all zeros is a valid sigevent.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_SIGNAL;
+    event.sigev_signo = signal;
+    let mut timer: libc::c_int = 0;
+    // SAFETY: all zeros is a valid itimerspec.
+    let mut times: libc::itimerspec = unsafe { std::mem::zeroed() };
+    times.it_value.tv_sec = time.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+    times.it_value.tv_nsec = time.subsec_nanos().into();
+    // SAFETY: the first call reads a sigevent and writes a number; the second one reads an itimerspec, and needs no place for the old
+    // one. Where there is no timer, further signals end the process.
+    unsafe {
+        if libc::syscall(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, &raw const event, &raw mut timer) == 0 {
+            libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const times, std::ptr::null_mut::<libc::c_void>());
+        }
+    }
+}
+
+/// Ends the process: async-signal-safe.
+fn end(signal: i32, by_signal: bool) {
+    if by_signal {
+        // If it fails, there is the other way.
+        signal_hook::low_level::emulate_default_handler(signal).ok();
+    }
+    signal_hook::low_level::exit(128 + signal);
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! umask(2) reads it only by setting another one, and until it is set back every thread of the process makes files with that.
 
+use std::fs::File;
+use std::io::Read;
 use std::thread;
 
 use rustix::fs::Mode;
@@ -19,8 +21,10 @@ pub fn umask() -> Result<u32, Errno> {
 }
 
 fn told_by_proc() -> Option<u32> {
-    let status = std::fs::read("/proc/thread-self/status").ok()?;
-    let digits = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
+    // It is on the second line, after the name, of which 16 bytes are escaped to 64 at most: one read has it.
+    let mut status = [0; 256];
+    let count = File::open("/proc/thread-self/status").and_then(|mut file| file.read(&mut status)).ok()?;
+    let digits = status[..count].split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?.trim(), 8).ok()
 }
 

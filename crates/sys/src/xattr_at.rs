@@ -1,13 +1,18 @@
-//! Extended attributes of a directory that is held by a descriptor opened with `O_PATH`, since Linux 6.13.
+//! Extended attributes of a directory that is held by a descriptor opened with `O_PATH`, and of what is in it, since Linux 6.13.
 //!
 //! The calls refuse such a descriptor with an empty path, but they take a name that is looked up in it, and `.` is the
-//! directory itself, whatever happens to its own name meanwhile. Nothing here needs /proc.
+//! directory itself, whatever happens to its own name meanwhile. Only [`has_xattrs`] uses
+//! /proc, before that.
 
-use std::ffi::{CStr, c_long, c_void};
+use std::ffi::{CStr, OsStr, c_long, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::io::Errno;
+use rustix::fs;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
 
 use crate::syscall::{number, outcome};
 
@@ -44,6 +49,41 @@ pub(crate) fn list(directory: BorrowedFd<'_>, names: &mut Vec<u8>) -> Result<usi
     // SAFETY: the kernel has filled that many bytes, at most `size`.
     unsafe { names.set_len(names.len() + length) };
     Ok(length)
+}
+
+/// Whether the entry of this name in a directory has extended attributes that the caller may see; that of a symbolic link is the
+/// link. Opens nothing.
+///
+/// # Errors
+/// As listxattr(2); ENOENT also where the kernel lacks listxattrat(2) and /proc is not there.
+pub fn has_xattrs(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
+    let found = name.into_with_c_str(|name| {
+        // SAFETY: a descriptor that lives and a string with an end; of no memory, the kernel gives the size that it would take.
+        let list = || unsafe {
+            let no_follow = libc::AT_SYMLINK_NOFOLLOW as libc::c_uint;
+            libc::syscall(
+                LISTXATTRAT,
+                directory.as_raw_fd(),
+                name.as_ptr(),
+                no_follow,
+                ptr::null_mut::<c_void>(),
+                0_usize,
+            )
+        };
+        call(list)
+    });
+    let found = if found == Err(Errno::NOSYS) { list_by_proc(directory, name) } else { found };
+    match found {
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(Errno::RANGE) => Ok(true),
+        found => found.map(|length| length > 0),
+    }
+}
+
+/// How long the names of all attributes of an entry are, as before Linux 6.13.
+fn list_by_proc(directory: BorrowedFd<'_>, name: &OsStr) -> Result<usize, Errno> {
+    let path = Path::new("/proc/thread-self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    retry_on_intr(|| fs::llistxattr(&path, &mut [0_u8; 256]))
 }
 
 /// The value of an attribute, into the capacity of the buffer. Returns how long it is.
@@ -115,6 +155,29 @@ mod tests {
     use rustix::fs::{Mode, OFlags, open};
 
     use super::*;
+
+    #[test]
+    fn what_is_in_a_directory_is_asked_without_opening_it() {
+        let path = std::env::temp_dir().join(format!("haul-xattr-in-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let held = open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        std::fs::write(path.join("plain"), "").unwrap();
+        std::fs::write(path.join("marked"), "").unwrap();
+        std::os::unix::fs::symlink("marked", path.join("link")).unwrap();
+        let marked = fs::setxattr(path.join("marked"), "user.haul", b"value", fs::XattrFlags::empty());
+        let names = ["plain", "marked", "link"].map(AsRef::as_ref);
+        let found = names.map(|name| has_xattrs(held.as_fd(), name));
+        let by_proc = names.map(|name| list_by_proc(held.as_fd(), name).map(|length| length > 0));
+        let gone = has_xattrs(held.as_fd(), "gone".as_ref());
+        std::fs::remove_dir_all(&path).unwrap();
+        if marked == Err(Errno::OPNOTSUPP) {
+            assert!(std::env::var_os("CI").is_none(), "the filesystem has no user attributes");
+            eprintln!("skipped: the filesystem has no user attributes");
+            return;
+        }
+        // A security module may have marked the others.
+        assert_eq!((found, found[1], gone), (by_proc, Ok(true), Err(Errno::NOENT)));
+    }
 
     #[test]
     fn a_directory_is_reached_under_its_own_name_in_itself() {

@@ -80,7 +80,7 @@ fn a_lock_of_one_byte_is_seen_by_others_only_where_it_is() {
 #[test]
 fn a_forbidden_call_fails_in_its_thread_alone() {
     let forbidden = std::thread::spawn(|| {
-        haul_sys::sandbox::forbid(haul_sys::sandbox::IO_URING_SETUP).unwrap();
+        haul_sys::for_tests::forbid(haul_sys::for_tests::IO_URING_SETUP).unwrap();
         haul_sys::queue::make(haul_sys::queue::QueueKind::IoUring).err()
     });
     assert_eq!(forbidden.join().unwrap(), Some(Errno::PERM));
@@ -90,9 +90,9 @@ fn a_forbidden_call_fails_in_its_thread_alone() {
 #[test]
 fn a_lease_for_reading_is_refused_beside_a_writer() {
     let (writer, reader) = file("read-lease");
-    assert_eq!(haul_sys::sandbox::take_read_lease(&reader), Err(Errno::AGAIN));
+    assert_eq!(haul_sys::for_tests::take_read_lease(&reader), Err(Errno::AGAIN));
     drop(writer);
-    let mut answers = std::iter::repeat_with(|| haul_sys::sandbox::take_read_lease(&reader));
+    let mut answers = std::iter::repeat_with(|| haul_sys::for_tests::take_read_lease(&reader));
     assert!(answers.any(|answer| answer.is_ok()));
 }
 
@@ -101,14 +101,14 @@ fn a_lease_for_reading_is_refused_beside_a_writer() {
 #[test]
 fn what_has_no_power_to_cut_says_so() {
     let (reader, _writer) = std::io::pipe().unwrap();
-    assert_eq!(haul_sys::power::cut(&reader), Err(Errno::NOTTY));
+    assert_eq!(haul_sys::for_tests::cut_power(&reader), Err(Errno::NOTTY));
 }
 
 #[cfg(feature = "namespaces")]
 #[test]
 fn a_thread_gets_mounts_of_its_own_or_may_not() {
     let namespace = || fs::read_link("/proc/thread-self/ns/mnt").unwrap();
-    let own = std::thread::spawn(move || haul_sys::namespace::unshare_mounts().map(|()| namespace())).join().unwrap();
+    let own = std::thread::spawn(move || haul_sys::for_tests::unshare_mounts().map(|()| namespace())).join().unwrap();
     assert!(own.as_ref().is_ok_and(|own| *own != namespace()) || own == Err(Errno::PERM));
 }
 

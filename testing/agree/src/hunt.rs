@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::case::Case;
 use crate::compare::compare;
 use crate::difference::Difference;
+use crate::foretold;
 use crate::shrink::shrink;
 use crate::stage::{Call, Stage};
 
@@ -19,9 +20,20 @@ const REFERENCE_LIMIT: Duration = Duration::from_secs(2);
 /// How long the program under test may take.
 const TESTED_LIMIT: Duration = Duration::from_secs(10);
 
+/// What the copier under test has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// What the reference does.
+    LikeReference,
+    /// What it has said itself, in a dry run.
+    AsForetold,
+}
+
 /// What to play.
 #[derive(Debug, Clone)]
 pub struct Hunt {
+    /// What is asked of it.
+    pub promise: Promise,
     /// The copier that is right by definition.
     pub reference: PathBuf,
     /// The copier under test.
@@ -62,6 +74,9 @@ pub struct Bag {
 
 /// Plays one case with both programs; `None` when the reference did not end.
 pub fn judge(stage: &Stage, case: &Case, hunt: &Hunt) -> io::Result<Option<Vec<Difference>>> {
+    if hunt.promise == Promise::AsForetold {
+        return foretold::judge(stage, case, &hunt.tested, TESTED_LIMIT);
+    }
     let mut attempts = 0;
     loop {
         let reference = stage.play(case, &hunt.reference, REFERENCE_LIMIT)?;

@@ -4,6 +4,8 @@
 //! seed -> Case (scene, argv, environment, user) -> Stage::play(program) x 2 -> Outcome -> compare -> differences
 //!                                                                       failing case -> shrink -> report
 //! ```
+//! A dry run is judged by what the same command then does (`foretold`).
+//!
 //! * **Knows** the options and the words of GNU cp, and the differences that are intended ([`agreed`]).
 //! * **Must not know** how haul works: it starts programs and looks at files.
 //!
@@ -14,6 +16,7 @@ pub mod agreed;
 pub mod case;
 pub mod compare;
 mod difference;
+mod foretold;
 pub mod grow;
 pub mod hunt;
 pub mod options;

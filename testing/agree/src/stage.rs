@@ -129,8 +129,8 @@ impl Stage {
         fs::create_dir_all(home.join("memory"))?;
         mount(Some("tmpfs"), &home.join("memory"), Some("tmpfs"), MsFlags::empty(), Some("size=512m"))?;
         if images {
-            image(home, "xfs", &["-q"])?;
-            image(home, "btrfs", &["-q"])?;
+            image(home, "xfs", &["-q", "-f"])?;
+            image(home, "btrfs", &["-q", "-f"])?;
         }
         Ok(Stage { home: home.to_owned() })
     }

@@ -120,7 +120,7 @@ impl Bed {
     /// If it is permitted and fails all the same.
     #[must_use]
     pub fn new() -> Option<Bed> {
-        if let Err(errno) = haul_sys::namespace::unshare_mounts() {
+        if let Err(errno) = haul_sys::for_tests::unshare_mounts() {
             skip(format!("no private mount namespace: {errno} (needs root)"));
             return None;
         }
@@ -177,7 +177,8 @@ impl Bed {
     }
 
     fn make(&self, kind: Fs, size: u64, at: &Path) -> Option<PathBuf> {
-        fs::create_dir(at).expect("cannot make a mount point");
+        // It is there where this was tried before, without success.
+        fs::create_dir_all(at).expect("cannot make a mount point");
         if kind == Fs::Tmpfs {
             mount("tmpfs", "tmpfs", &["mode=755", &format!("size={size}")], at).expect("cannot mount a tmpfs");
             return Some(at.to_owned());

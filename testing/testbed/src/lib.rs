@@ -46,4 +46,4 @@ pub use process::{Child, Command};
 pub use skip::skip;
 pub use slow::SlowDisk;
 pub use tempfile::TempDir;
-pub use temporary::{temp_dir, temp_dir_in};
+pub use temporary::{temp_dir, temp_dir_in, temp_dirs_apart};

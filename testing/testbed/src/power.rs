@@ -19,7 +19,7 @@ use crate::temporary::temp_dir_in;
 /// If the filesystem has no such switch.
 pub fn cut(mount_point: &Path) {
     let root = File::open(mount_point).expect("cannot open a mount point");
-    haul_sys::power::cut(&root).expect("cannot cut the power of a filesystem");
+    haul_sys::for_tests::cut_power(&root).expect("cannot cut the power of a filesystem");
 }
 
 /// An image of a filesystem with files on it, to be copied for each cut.

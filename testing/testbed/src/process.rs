@@ -93,7 +93,7 @@ impl Command {
     pub fn new(program: impl AsRef<OsStr>) -> Command {
         let mut inner = process::Command::new(program);
         // A group of its own, so that the deadline can end all of it.
-        haul_sys::fresh::start_fresh(inner.process_group(0));
+        haul_sys::for_tests::start_fresh(inner.process_group(0));
         Command { inner, deadline: DEADLINE, set: [false; 3] }
     }
 

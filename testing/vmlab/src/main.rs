@@ -3,7 +3,7 @@
 //! `cargo xtask vm` boots it, with the names of the cases on the kernel's command line. Each row goes out on the second
 //! serial line as words between tabs. On an ordinary machine it only lists its cases.
 //!
-//! It **knows** disks and servers of the guest (`lab`) and haul as a command (`haul`); each group of checks is a file
+//! It **knows** disks and servers of the guest (`lab`), and haul and haul-lab as commands; each group of checks is a file
 //! in `cases`. It **must not know** haul's libraries: other programs judge what haul has made. For tests only.
 #![forbid(unsafe_code)]
 
@@ -53,8 +53,7 @@ fn live() -> Result<(), String> {
     let mut lab = Lab::new(line);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
     lab.say(&["up", release.trim()]);
-    let words = fs::read_to_string("/proc/cmdline").map_err(|error| error.to_string())?;
-    let wanted = words.split_whitespace().find_map(|word| word.strip_prefix("haul.cases=")).unwrap_or_default();
+    let wanted = tool::word("haul.cases")?.unwrap_or_default();
     for name in wanted.split(',') {
         match cases::ALL.iter().find(|case| case.name == name) {
             Some(case) => lab.play(case.name, case.run, cases::stop_servers),

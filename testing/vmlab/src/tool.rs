@@ -16,6 +16,13 @@ pub fn command(line: &str) -> Command {
     command
 }
 
+/// What the kernel's command line has behind `NAME=`.
+pub fn word(name: &str) -> Result<Option<String>, String> {
+    let words = std::fs::read_to_string("/proc/cmdline").map_err(|error| format!("/proc/cmdline: {error}"))?;
+    let value = |word: &str| Some(word.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+    Ok(words.split_whitespace().find_map(value))
+}
+
 /// Runs it; it must end well.
 pub fn run(line: &str) -> Result<(), String> {
     output(line).map(drop)

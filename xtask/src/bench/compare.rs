@@ -25,7 +25,6 @@ const REPORTED: usize = 3;
 /// Kinds of metadata that a copy has not kept, each with the number of entries.
 pub type Lost = BTreeMap<String, u64>;
 
-/// What a comparison found.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Entries that were compared.
@@ -34,11 +33,9 @@ pub struct Found {
     pub wrong: u64,
     /// The first of them, in words.
     pub reported: Vec<String>,
-    /// Metadata that was not kept.
     pub lost: Lost,
 }
 
-/// Two entries of the same name.
 struct Entry {
     name: PathBuf,
     one: Metadata,

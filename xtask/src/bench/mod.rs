@@ -13,20 +13,19 @@ pub mod peers;
 pub mod place;
 pub mod report;
 mod single_file;
+mod slow_disk;
 pub mod surroundings;
 
 use crate::shell::Result;
 
 /// Runs the benchmark named by the first argument.
-///
-/// # Errors
-/// When there is no such benchmark, or a copy failed or was wrong.
 pub fn run(args: &[String]) -> Result {
     match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("single-file", rest)) => single_file::run(rest),
         Some(("peers", rest)) => peers::run(rest),
         Some(("images", rest)) => images::run(rest),
-        Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers, images")),
-        None => Err("which benchmark? There are: single-file, peers, images".into()),
+        Some(("slow-disk", rest)) => slow_disk::run(rest),
+        Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers, images, slow-disk")),
+        None => Err("which benchmark? There are: single-file, peers, images, slow-disk".into()),
     }
 }

@@ -62,9 +62,6 @@ pub fn wants(names: &[String], name: &str) -> bool {
 impl Options {
     /// Takes the arguments of a task that knows the options of these names; where one is not given, what stands here
     /// holds. The value of an option stands behind `=` or is the next argument.
-    ///
-    /// # Errors
-    /// When one is unknown, lacks its value or makes no sense.
     pub fn parse(mut self, args: &[String], known: &[&str]) -> Result<Options> {
         let mut args = args.iter();
         while let Some(arg) = args.next() {

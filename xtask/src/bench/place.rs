@@ -34,7 +34,6 @@ pub const IMAGES: &[Image] = &[
 
 /// A new filesystem, empty at first.
 pub struct Place {
-    /// Where it is mounted.
     pub dir: PathBuf,
 }
 
@@ -77,7 +76,6 @@ impl Place {
         mounted.map(|()| Place { dir })
     }
 
-    /// Removes everything.
     pub fn remove(self) -> Result {
         shell::run(shell::command("umount").arg(&self.dir))?;
         shell::remove(&self.dir)

@@ -29,7 +29,7 @@ const PLANS: &[Plan] = &[
 
 /// Those of haul-copy. What `lib.rs` re-exports of other crates of ours is below all of them.
 const LEVELS: &[&[&str]] = &[
-    &["plan", "list", "images", "stats", "events"],
+    &["plan", "filter", "list", "images", "stats", "events"],
     &["journal"],
     &["decide"],
     &["compare"],
@@ -37,7 +37,7 @@ const LEVELS: &[&[&str]] = &[
     &["publish"],
     // What a run says, and the threads that it has; neither knows a tree.
     &["report", "schedule"],
-    &["attributes", "progress"],
+    &["attributes", "recorded_progress"],
     // What is copied, as values.
     &["work"],
     &["peers", "sources"],

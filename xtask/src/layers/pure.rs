@@ -12,6 +12,7 @@ const PURE: &[&str] = &[
     "crates/cluster/src/wire.rs",
     "crates/copy/src/decide/",
     "crates/copy/src/events.rs",
+    "crates/copy/src/filter.rs",
     "crates/copy/src/images.rs",
     "crates/copy/src/journal/record.rs",
     "crates/copy/src/list/",

@@ -36,7 +36,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Parses a file.
     pub fn parse(file: &str, text: &str) -> Result<Source, String> {
         let wrong = |line: usize, error: &dyn std::fmt::Display| format!("{file}:{line}: {error}");
         let syntax = syn::parse_file(text).map_err(|error| wrong(error.span().start().line, &error))?;
@@ -68,7 +67,6 @@ impl Source {
         &self.syntax
     }
 
-    /// All names that it uses.
     pub fn names(&self) -> BTreeSet<String> {
         names(self.tokens.clone())
     }
@@ -127,12 +125,10 @@ impl Source {
         items.impls
     }
 
-    /// A violation in this file.
     pub fn violation(&self, line: usize, why: impl Into<String>) -> Violation {
         Violation { file: self.file.clone(), line, why: why.into() }
     }
 
-    /// All rules for one file.
     pub fn check(&self) -> Vec<Violation> {
         let mut found = self.unsafe_code();
         found.extend(self.lengths());

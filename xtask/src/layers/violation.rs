@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// One breach of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     pub file: String,

@@ -101,7 +101,6 @@ fn with_unsafe_code(file: &syn::File) -> Vec<String> {
     functions.found
 }
 
-/// Finds functions with `unsafe` blocks.
 #[derive(Default)]
 struct Functions {
     found: Vec<String>,

@@ -37,9 +37,6 @@ impl Row {
 }
 
 /// Runs the tools that are named, or the usual ones.
-///
-/// # Errors
-/// When a tool cannot be run, a test fails, or a tool finds something.
 pub fn run(args: &[String]) -> Result {
     let mut tools = Vec::new();
     for arg in args {
@@ -83,7 +80,6 @@ fn all_parts(place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Runs tests by cargo.
 fn tests(place: &Place, part: &'static str, arguments: &[&str]) -> Result<Row> {
     let skip_log = place.dir.join("skips.log");
     fs::write(&skip_log, "").map_err(shell::at(&skip_log))?;
@@ -109,7 +105,6 @@ fn tests(place: &Place, part: &'static str, arguments: &[&str]) -> Result<Row> {
     })
 }
 
-/// Copies a tree by `haul` itself.
 fn copies(place: &Place) -> Result<Row> {
     shell::run(&mut place.program())?;
     let before = findings(place)?;
@@ -137,7 +132,6 @@ fn findings(place: &Place) -> Result<u64> {
     Ok(count)
 }
 
-/// Prints one line for each part.
 fn print(rows: &[Row]) {
     println!(
         "\n{:<8} {:<12} {:>7} {:>7} {:>8} {:>9} {:>8}",

@@ -47,17 +47,14 @@ impl Place {
         self.dir.join("coverage")
     }
 
-    /// Where cargo builds for this tool.
     fn build(&self) -> PathBuf {
         self.dir.join("build")
     }
 
-    /// Where the programs are.
     pub fn programs(&self) -> PathBuf {
         self.build().join(&self.host).join("debug")
     }
 
-    /// Builds tests and runs them.
     pub fn tests(&self, arguments: &[&str]) -> Command {
         let mut cargo = self.cargo("test");
         cargo
@@ -69,7 +66,6 @@ impl Place {
         cargo
     }
 
-    /// Builds `haul`.
     pub fn program(&self) -> Command {
         let mut cargo = self.cargo("build");
         cargo.args(["--package", "haul", "--bin", "haul"]);

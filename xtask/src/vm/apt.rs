@@ -13,9 +13,6 @@ pub struct Release {
 
 impl Release {
     /// Fetches the lists of a release.
-    ///
-    /// # Errors
-    /// When this is no Debian, or its mirror cannot be reached.
     pub fn fetch(suite: &str, dir: &Path) -> Result<Release> {
         let release = Release { dir: dir.join(suite) };
         for part in ["lists/partial", "cache/archives/partial"] {
@@ -88,9 +85,6 @@ fn unpack_all(archives: &Path, into: &Path) -> Result<usize> {
 }
 
 /// The release of Debian that this system is: what is built here runs with its libraries.
-///
-/// # Errors
-/// When this is no Debian.
 pub fn this_release() -> Result<String> {
     let release = fs::read_to_string("/etc/os-release").map_err(|error| format!("/etc/os-release: {error}"))?;
     let value = |key: &str| release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));

@@ -16,9 +16,6 @@ const SILENCE: Duration = Duration::from_secs(240);
 const AT_MOST: Duration = Duration::from_secs(1500);
 
 /// Boots a kernel with a disk of programs and an empty one, and hands over what the guest says, line by line.
-///
-/// # Errors
-/// When QEMU fails, or the guest falls silent.
 pub fn boot(
     machine: &Machine,
     kernel: &Kernel,

@@ -64,12 +64,10 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Where everything is.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The disk with the guest's system.
     pub fn system(&self) -> PathBuf {
         self.dir.join("system.img")
     }

@@ -6,6 +6,7 @@
 mod apt;
 mod boot;
 mod machine;
+mod measured;
 mod table;
 
 use std::fs::{self, File};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use machine::{KERNELS, Kernel, Machine};
+use measured::Saved;
 use table::{Row, Table, Verdict};
 
 use crate::bench::options::{Options, wants};
@@ -21,6 +23,9 @@ use crate::shell::{self, Checked, Result};
 
 /// How large the disk is that the guest makes its filesystems on. It takes only what is written.
 const SCRATCH: u64 = 6 << 30;
+
+/// Tells the guest to measure at length.
+const LONG: &str = "haul.long=1";
 
 /// What there is to do: the kernel, the name and the sentence of each case.
 struct Case {
@@ -32,10 +37,10 @@ struct Case {
 }
 
 /// Boots the guests, prints what they found as a table, and fails if anything was wrong.
-///
-/// # Errors
-/// When a row is wrong or missing, or the guests cannot be made.
 pub fn run(args: &[String]) -> Result {
+    if let Some(("pair", kernels)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return pair(kernels);
+    }
     let options = Options::default().parse(args, &["only", "kernel", "list"])?;
     packages::install_for_vm()?;
     let programs = build()?;
@@ -48,13 +53,31 @@ pub fn run(args: &[String]) -> Result {
     if cases.is_empty() {
         return Err("no such case; see `cargo xtask vm --list`".into());
     }
-    play(&programs, &cases).and_then(|table| table.judge()).map(drop)
+    // Of all cases, measuring would take many minutes, and its reports would be hundreds of lines.
+    let long = !options.only.is_empty();
+    let played = play(&programs, &cases, if long { LONG } else { "" })?;
+    let judged = played.table.judge();
+    measured::list(&programs, &played.saved, long)?;
+    judged.map(drop)
+}
+
+/// `mapped-write` at length in the guests of two kernels, the later one compared with the earlier one of the arguments.
+fn pair(args: &[String]) -> Result {
+    let names: Vec<&str> = if args.is_empty() { vec!["5.10", "6.12"] } else { args.iter().map(|arg| &**arg).collect() };
+    if names.len() != 2 || KERNELS.iter().filter(|kernel| names.contains(&kernel.name)).count() != 2 {
+        let known: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
+        return Err(format!("vm pair wants two kernels, of {}", known.join(", ")));
+    }
+    packages::install_for_vm()?;
+    let programs = build()?;
+    let mut cases = cases(&programs)?;
+    cases.retain(|case| case.name == "mapped-write" && names.contains(&&*case.kernel));
+    let played = play(&programs, &cases, LONG)?;
+    played.table.judge()?;
+    measured::show(&programs, &played.saved, &names)
 }
 
 /// The quick cases, for `cargo xtask test`.
-///
-/// # Errors
-/// When a row is wrong or missing.
 pub fn check() -> Result<Checked> {
     // Packages come from elsewhere, which is no fault of haul's.
     if let Err(why) = Machine::prepare() {
@@ -64,12 +87,16 @@ pub fn check() -> Result<Checked> {
     let programs = build()?;
     let mut cases = cases(&programs)?;
     cases.retain(|case| case.quick);
-    play(&programs, &cases)?.judge().map(Checked::from)
+    play(&programs, &cases, "")?.table.judge().map(Checked::from)
 }
 
-/// Builds haul and the guest's first process; the directory where both are.
+/// What the guests run.
+const PROGRAMS: [&str; 3] = ["haul", "haul-lab", "haul-vmlab"];
+
+/// Builds these; the directory where they are.
 fn build() -> Result<PathBuf> {
-    shell::run(shell::cargo().args(["build", "--locked", "--quiet", "--package", "haul", "--package", "haul-vmlab"]))?;
+    let packages = PROGRAMS.iter().flat_map(|package| ["--package", package]);
+    shell::run(shell::cargo().args(["build", "--locked", "--quiet", "--bins"]).args(packages))?;
     Ok(shell::target().join("debug"))
 }
 
@@ -83,26 +110,36 @@ fn cases(programs: &Path) -> Result<Vec<Case>> {
     Ok(text.lines().filter_map(case).collect())
 }
 
-/// Boots each kernel that a case is for.
-fn play(programs: &Path, cases: &[Case]) -> Result<Table> {
+/// What the guests found, and measured.
+#[derive(Default)]
+struct Played {
+    table: Table,
+    saved: Vec<Saved>,
+}
+
+/// Boots each kernel that a case is for, with these words for the guest.
+fn play(programs: &Path, cases: &[Case], words: &str) -> Result<Played> {
     let machine = Machine::prepare()?;
     let disks = Disks::make(&machine, programs)?;
-    let mut table = Table::default();
+    let mut played = Played::default();
     for kernel in &KERNELS {
         let names: Vec<&str> = cases.iter().filter(|case| case.kernel == kernel.name).map(|case| &*case.name).collect();
         if !names.is_empty() {
-            play_on(&machine, kernel, &disks, &names, &mut table);
+            let words = format!("haul.cases={} {words}", names.join(","));
+            play_on(&machine, kernel, &disks, &words, &mut played)?;
         }
     }
-    Ok(table)
+    measured::compare(programs, &played.saved, &mut played.table);
+    Ok(played)
 }
 
-fn play_on(machine: &Machine, kernel: &Kernel, disks: &Disks, names: &[&str], table: &mut Table) {
+fn play_on(machine: &Machine, kernel: &Kernel, disks: &Disks, words: &str, played: &mut Played) -> Result {
     println!("booting Linux {}", kernel.name);
-    let words = format!("haul.cases={}", names.join(","));
+    disks.empty_scratch()?;
+    let Played { table, saved } = played;
     let start = Instant::now();
     let mut whole = false;
-    let ended = boot::boot(machine, kernel, &[&disks.programs, &disks.scratch], &words, |line| {
+    let ended = boot::boot(machine, kernel, &[&disks.programs, &disks.scratch], words, |line| {
         match line.split('\t').collect::<Vec<_>>()[..] {
             ["up", release] => println!("Linux {release} was up after {:.1} s", start.elapsed().as_secs_f64()),
             ["row", case, check, verdict, seconds, chose, found] => {
@@ -118,6 +155,10 @@ fn play_on(machine: &Machine, kernel: &Kernel, disks: &Disks, names: &[&str], ta
                 println!("{row}");
                 table.rows.push(row);
             }
+            ["results", case, text] => match Saved::keep(machine.dir(), kernel.name, case, text) {
+                Ok(one) => saved.push(one),
+                Err(why) => table.rows.push(Row::broken(kernel.name, &why)),
+            },
             ["done"] => whole = true,
             _ => println!("    {line}"),
         }
@@ -127,6 +168,7 @@ fn play_on(machine: &Machine, kernel: &Kernel, disks: &Disks, names: &[&str], ta
         Ok(_) => table.rows.push(Row::broken(kernel.name, "the guest ended before it was done; see its console")),
         Err(why) => table.rows.push(Row::broken(kernel.name, &why)),
     }
+    Ok(())
 }
 
 /// The disks of one run, which go with it.
@@ -142,14 +184,19 @@ impl Disks {
         let disks = Disks { programs: dir.join("programs.img"), scratch: dir.join("scratch.img"), dir };
         let content = disks.dir.join("programs");
         shell::make_dir(&content)?;
-        for name in ["haul", "haul-vmlab"] {
+        for name in PROGRAMS {
+            // Who drops the caches of a guest waits for the programs to be read again, and nine tenths are for debuggers.
             let (from, to) = (programs.join(name), content.join(name));
-            fs::hard_link(&from, &to).or_else(|_| shell::copy(&from, &to))?;
+            shell::run(shell::command("strip").arg("--strip-debug").arg("-o").arg(to).arg(from))?;
         }
         machine::make_disk(&disks.programs, &content, 512 << 20)?;
-        let failed = shell::at(&disks.scratch);
-        File::create(&disks.scratch).and_then(|file| file.set_len(SCRATCH)).map_err(failed)?;
         Ok(disks)
+    }
+
+    /// Each kernel finds the same empty disk.
+    fn empty_scratch(&self) -> Result {
+        let made = File::create(&self.scratch).and_then(|file| file.set_len(SCRATCH));
+        made.map_err(shell::at(&self.scratch))
     }
 }
 

@@ -41,15 +41,12 @@ pub struct Row {
     pub kernel: String,
     /// The group of checks.
     pub case: String,
-    /// What was checked.
     pub check: String,
-    /// What it came to.
     pub verdict: Verdict,
     /// How long it took.
     pub seconds: f64,
     /// How haul moved the bytes.
     pub chose: String,
-    /// What was found.
     pub found: String,
 }
 
@@ -79,7 +76,6 @@ impl fmt::Display for Row {
 /// All rows, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// The rows.
     pub rows: Vec<Row>,
 }
 

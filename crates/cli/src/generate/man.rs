@@ -1,8 +1,20 @@
 //! The man page, in the language of man(7).
 
-use haul_frontend::flags::{Argument, Category, Flag};
+use haul_frontend::flags::{Argument, Category, Flag, Table};
+use haul_frontend::help;
 
-use super::program::{NOTE, Program};
+/// A command that has files about it.
+pub(super) struct Program<D: 'static> {
+    pub name: &'static str,
+    pub flags: &'static Table<D>,
+    /// The man page before the options.
+    pub head: &'static str,
+    /// And after them.
+    pub tail: &'static str,
+}
+
+/// What to do about a file that is made and not written.
+pub(super) const NOTE: &str = "Made from the table of options by crates/cli/src/generate; do not edit.";
 
 /// The day of the last change that readers of the page should know of.
 const DATE: &str = "2026-11-24";
@@ -138,8 +150,10 @@ Make a copy that shares its blocks with the original, or none:
 .BR ioctl_ficlone (2)
 "#;
 
-fn entry<D>(flag: &Flag<D>, all: &[Flag<D>]) -> String {
-    let mut text = format!(".TP\n{}\n{}\n", spelling(flag), styled(&sentence(flag.help), all));
+fn entry<D>(flag: &Flag<D>, all: &Table<D>) -> String {
+    let bold = |option: &str| format!("\\fB{}\\fR", escaped(option));
+    let spelling = help::spelling(flag, bold, |argument| format!("\\fI{argument}\\fR"));
+    let mut text = format!(".TP\n{spelling}\n{}\n", styled(&sentence(flag.help), all));
     if !flag.details.is_empty() {
         text.push_str(&format!("{}\n", styled(flag.details, all)));
     }
@@ -147,26 +161,13 @@ fn entry<D>(flag: &Flag<D>, all: &[Flag<D>]) -> String {
     if !choices.is_empty() && flag.words_at.is_none() {
         text.push_str(".RS\n");
         for choice in choices {
-            let synonym = choice.synonym.map(|synonym| format!(", \\fB{}\\fR", escaped(synonym))).unwrap_or_default();
-            let name = format!("\\fB{}\\fR{synonym}", escaped(choice.name));
+            let synonym = choice.synonym.map(|synonym| format!(", {}", bold(synonym))).unwrap_or_default();
+            let name = bold(choice.name) + &synonym;
             text.push_str(&format!(".TP 14\n{name}\n{}\n", styled(&sentence(choice.help), all)));
         }
         text.push_str(".RE\n");
     }
     text
-}
-
-fn spelling<D>(flag: &Flag<D>) -> String {
-    let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("\\fB\\-{letter}\\fR")).collect();
-    if !flag.long.is_empty() {
-        let argument = match flag.argument {
-            Argument::None => String::new(),
-            Argument::Required(name) => format!("=\\fI{name}\\fR"),
-            Argument::Optional(name) => format!("[=\\fI{name}\\fR]"),
-        };
-        forms.push(format!("\\fB\\-\\-{}\\fR{argument}", escaped(flag.long)));
-    }
-    forms.join(", ")
 }
 
 /// A description as a sentence.
@@ -180,13 +181,13 @@ fn sentence(text: &str) -> String {
 }
 
 /// Text with its options in bold and its arguments in italics.
-fn styled<D>(text: &str, all: &[Flag<D>]) -> String {
+fn styled<D>(text: &str, all: &Table<D>) -> String {
     let words: Vec<String> = text.split(' ').map(|word| styled_word(word, all)).collect();
     // A sentence begins a line: roff sets the space between sentences.
     words.join(" ").replace(". ", ".\n")
 }
 
-fn styled_word<D>(word: &str, all: &[Flag<D>]) -> String {
+fn styled_word<D>(word: &str, all: &Table<D>) -> String {
     let core = word.trim_matches(|letter: char| ",.;:()".contains(letter));
     let is_option = core.starts_with('-') && core.len() > 1;
     let is_argument = ["SOURCE", "DEST"].contains(&core)

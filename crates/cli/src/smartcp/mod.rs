@@ -1,7 +1,5 @@
 //! The command `smartcp`: disk images without what their guests do not use.
 
-pub(crate) mod draft;
-pub mod flags;
 pub(crate) mod manual;
 pub mod options;
 pub mod words;
@@ -15,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_copy::error::{Error, What};
+use haul_copy::run::Summary;
 use haul_copy::walk::last_component;
+use haul_frontend::flags::Information;
 use haul_frontend::report::Report;
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::words::{damaged, message};
@@ -27,8 +27,7 @@ use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::memory;
 
-use draft::Request;
-use options::Invocation;
+use options::{Invocation, Request};
 
 /// The exit status where all was copied, but an image was written to meanwhile: its copy may be of no single moment.
 const CHANGED: u8 = 3;
@@ -38,8 +37,10 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     let posix = env::var_os("POSIXLY_CORRECT").is_some();
     let request = match options::parse(arguments, posix, report.quoter()) {
         Ok(Invocation::Copy(request)) => request,
-        Ok(Invocation::Help) => return ExitCode::from(report.print_only(&help_text(name))),
-        Ok(Invocation::Version) => return ExitCode::from(report.print_only(&help::version("smartcp (haul)"))),
+        Ok(Invocation::Print(Information::Help)) => return ExitCode::from(report.print_only(&help_text(name))),
+        Ok(Invocation::Print(Information::Version)) => {
+            return ExitCode::from(report.print_only(&help::version("smartcp (haul)")));
+        }
         Err(complaint) => {
             report.refuse(&complaint);
             return ExitCode::from(exit::FAILURE);
@@ -56,15 +57,11 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     // Without the thread signals have their default effect, and the copy is as good as any.
     let caught = command.start_watching().unwrap_or_default();
     command.copy_all();
-    let cancelled = command.report.cancel().is_cancelled();
-    let failed = !command.report.finish() || command.failed.into_inner();
-    let written = command.written.into_inner();
-    match caught.signal().filter(|_| cancelled).and_then(|signal| u8::try_from(128 + signal).ok()) {
-        Some(status) => ExitCode::from(status),
-        None if failed || cancelled => ExitCode::from(exit::FAILURE),
-        None if written => ExitCode::from(CHANGED),
-        None => ExitCode::from(exit::SUCCESS),
-    }
+    let (failed, cancelled) = (command.failed.into_inner(), command.report.cancel().is_cancelled());
+    let summary = Summary { failed, cancelled, ..Summary::default() };
+    let status = exit::status(&summary, caught.signal(), !command.report.finish());
+    let changed = status == exit::SUCCESS && command.written.into_inner();
+    ExitCode::from(if changed { CHANGED } else { status })
 }
 
 /// The text of `--help` under this name.
@@ -75,7 +72,7 @@ pub fn help_text(name: &OsStr) -> String {
            or:  {name} [OPTION]... SOURCE... DIRECTORY\n\
          Copy disk images without what their guests do not use.\n"
     );
-    usage + &help::options(flags::FLAGS)
+    usage + &help::options(&options::FLAGS)
 }
 
 struct Command {
@@ -98,11 +95,8 @@ impl Command {
             }
         };
         memory::before_the_end(remove.clone());
-        let abandon = Box::new(move |signal| {
-            remove();
-            std::process::exit(128 + signal);
-        });
-        watch::start(Arc::clone(&self.report), Arc::default(), abandon)
+        let abandon = Box::new(move |_| remove());
+        watch::start(Arc::clone(&self.report), Arc::default(), Vec::new(), abandon)
     }
 
     fn copy_all(&mut self) {
@@ -295,6 +289,7 @@ impl Command {
         }
         if self.request.json {
             self.out(words::json(&done.stats, from).as_bytes());
+            self.out(words::json_times(&done.stats, from).as_bytes());
         }
         if let Some(md5) = &done.md5 {
             self.out(&if self.request.json {
@@ -345,44 +340,35 @@ struct Printer<'a> {
     source: &'a Path,
 }
 
-impl Printer<'_> {
-    fn warn(&self, path: &Path, text: &str) {
-        self.command.warn(path, text);
-    }
-}
-
 impl Observer for Printer<'_> {
     fn event(&self, event: &Event<'_>) {
-        let request = &self.command.request;
+        let command = self.command;
+        let request = &command.request;
+        let warn = |text: &str| command.warn(self.source, text);
         match event {
+            // For programs that draw it: whatever opening and maps take, the first point is at 0.
+            Event::Begun(stats) if request.json => self.command.out(words::json(stats, self.source).as_bytes()),
             Event::InUse(user) => {
-                let text =
-                    format!(" is in use and is copied whole: {user}; if it is a frozen snapshot, use --snapshot");
-                self.warn(self.source, &text);
+                warn(&format!(" is in use and is copied whole: {user}; if it is a frozen snapshot, use --snapshot"));
             }
-            Event::Mapped(map) if request.debug => self.command.show(format!("Map:\n{map}").as_bytes()),
-            Event::KeptWhole(why) => self.warn(self.source, &format!(" is kept whole: {why}")),
+            Event::Mapped(map) if request.debug => command.show(format!("Map:\n{map}").as_bytes()),
+            Event::KeptWhole(why) => warn(&format!(" is kept whole: {why}")),
             Event::ToDevice if request.debug => {
-                self.command.show(b"Large for the free memory: what can be goes to the device directly\n");
+                command.show(b"Large for the free memory: what can be goes to the device directly\n");
             }
-            Event::NotDirect(path) => self.warn(path, ": no direct I/O is possible; going through the page cache"),
+            Event::NotDirect(path) => command.warn(path, ": no direct I/O is possible; going through the page cache"),
             Event::Second(stats) => {
                 if request.verbose {
-                    self.command.show(words::interval(stats).as_bytes());
+                    command.show(words::interval(stats).as_bytes());
                 }
                 if request.json {
-                    self.command.out(words::json(stats, self.source).as_bytes());
+                    command.out(words::json(stats, self.source).as_bytes());
                 }
             }
-            Event::Doubted(doubt, bytes) => {
-                self.warn(self.source, &format!(": copying {bytes} bytes that were free before: {doubt}"));
-            }
+            Event::Doubted(doubt, bytes) => warn(&format!(": copying {bytes} bytes that were free before: {doubt}")),
             Event::SourceWritten => {
-                self.command.written.store(true, Ordering::Relaxed);
-                self.warn(
-                    self.source,
-                    " was written to while it was being copied; copy a snapshot, or when nothing writes",
-                );
+                command.written.store(true, Ordering::Relaxed);
+                warn(" was written to while it was being copied; copy a snapshot, or when nothing writes");
             }
             _ => {}
         }

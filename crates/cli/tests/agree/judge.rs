@@ -4,14 +4,47 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use haul_agree::hunt::{Bag, Hunt, hunt};
+use haul_agree::hunt::{Bag, Hunt, Promise, hunt};
 use haul_agree::report::report;
 
-use crate::support::{REFERENCE, lacks_root, room};
+use crate::support::{REFERENCE, haul_as_cp, lacks_root, room};
 
 fn play(room: &Path, tested: &Path, seed: u64, cases: u64, failures: usize) -> Bag {
-    let plan = Hunt { reference: REFERENCE.into(), tested: tested.to_owned(), cases, seed, failures, shrink: false };
-    hunt(&plan, room).expect("the judge can work")
+    play_for(Promise::LikeReference, room, tested, (seed, cases, failures))
+}
+
+fn play_for(promise: Promise, room: &Path, tested: &Path, (seed, cases, failures): (u64, u64, usize)) -> Bag {
+    let (reference, tested, shrink) = (REFERENCE.into(), tested.to_owned(), false);
+    hunt(&Hunt { promise, reference, tested, cases, seed, failures, shrink }, room).expect("the judge can work")
+}
+
+#[test]
+fn the_judge_finds_out_a_dry_run_that_says_too_little_or_writes() {
+    if lacks_root("the judge") {
+        return;
+    }
+    for (deed, sort) in [
+        ("haul \"$@\" | grep -av '^copy '", "unsaid"),
+        ("haul \"$@\"; mkdir -p d/made", "touched"),
+        ("haul \"$@\" | sed 's/^replace /skip /'", "not-skipped"),
+        ("haul \"$@\"; echo \"cp: is wrong\" >&2", "false-alarm"),
+    ] {
+        let room = room();
+        let haul = haul_as_cp(room.path());
+        let wrong = room.path().join("cp-wrong");
+        let haul = haul.display();
+        let script = format!(
+            "#!/bin/bash\nhaul() {{ (exec -a cp '{haul}' \"$@\"); }}\n\
+             if [ \"$1\" = --dry-run ]; then {deed}; else haul \"$@\"; fi\n"
+        );
+        fs::write(&wrong, script).expect("a script");
+        fs::set_permissions(&wrong, fs::Permissions::from_mode(0o755)).expect("it can be run");
+        let is_found_in = |block: u64| {
+            let bag = play_for(Promise::AsForetold, room.path(), &wrong, (block * 50, 50, 1000));
+            bag.failures.iter().any(|failure| failure.differences.iter().any(|it| it.sort == sort))
+        };
+        assert!((0..12).any(is_found_in), "{deed}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod odd_files;
 mod output;
 mod property;
 mod races;
+mod rsync;
 mod same_file;
 mod signals;
 mod support;

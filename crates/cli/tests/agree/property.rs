@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 
-use haul_agree::hunt::{Failure, Hunt, hunt};
+use haul_agree::hunt::{Failure, Hunt, Promise, hunt};
 use haul_agree::report::report;
 
 use crate::support::{haul_as_cp, haul_as_cp_with, lacks_root, number, reference, room};
@@ -18,6 +18,7 @@ fn random_scenes_and_options_give_the_same_as_cp() {
     let seed = number("HAUL_AGREE_SEED", 1);
     let default = if env::var_os("HAUL_AGREE_SEED").is_some() { 1 } else { 1500 };
     let plan = Hunt {
+        promise: Promise::LikeReference,
         reference: reference(),
         tested: match env::var("HAUL_AGREE_WITH") {
             Ok(option) => haul_as_cp_with(room.path(), &option),
@@ -66,6 +67,7 @@ fn random_copies_that_replace_in_one_step_are_those_of_cp() {
     for option in ["--atomic", "--durable=file", "--verify"] {
         let room = room();
         let plan = Hunt {
+            promise: Promise::LikeReference,
             reference: reference(),
             tested: haul_as_cp_with(room.path(), option),
             cases: number("HAUL_AGREE_STAGED_CASES", 150),
@@ -79,4 +81,26 @@ fn random_copies_that_replace_in_one_step_are_those_of_cp() {
         println!("{option}: {} compared, {} failed, {} not by renaming", bag.compared, bag.failed, wrong.len());
         assert!(wrong.is_empty(), "{option}: {text}");
     }
+}
+
+#[test]
+fn a_random_copy_does_what_its_dry_run_has_said() {
+    if lacks_root("random scenes") {
+        return;
+    }
+    let room = room();
+    let plan = Hunt {
+        promise: Promise::AsForetold,
+        reference: reference(),
+        tested: haul_as_cp(room.path()),
+        cases: number("HAUL_AGREE_DRY_CASES", 400),
+        seed: number("HAUL_AGREE_SEED", 1),
+        failures: number("HAUL_AGREE_FAILURES", 5) as usize,
+        shrink: env::var_os("HAUL_AGREE_NO_SHRINK").is_none(),
+    };
+    let bag = hunt(&plan, room.path()).expect("the judge can work");
+    let text: String = bag.failures.iter().map(report).collect();
+    println!("{} compared, {} left out, {} failed", bag.compared, bag.left_out, bag.failed);
+    assert!(bag.failures.is_empty(), "{} cases of {} failed:\n{text}", bag.failed, bag.compared);
+    assert!(bag.left_out * 20 <= bag.compared + 20, "{} cases left out: too many", bag.left_out);
 }

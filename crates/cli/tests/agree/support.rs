@@ -45,9 +45,20 @@ pub fn haul_as_cp(room: &Path) -> PathBuf {
 
 /// The same with an option before all others.
 pub fn haul_as_cp_with(room: &Path, option: &str) -> PathBuf {
-    let (script, program) = (room.join("cp-with"), room.join("cp-itself"));
+    script(room, "cp-with", &format!("-a cp PROGRAM {option}"))
+}
+
+/// The program under test by its own name, whatever name it is called by.
+pub fn haul_by_name(room: &Path) -> PathBuf {
+    script(room, "by-name", "PROGRAM")
+}
+
+/// A script that is replaced by a copy of the program under test: `how` is what `exec` is given, with PROGRAM for it.
+fn script(room: &Path, name: &str, how: &str) -> PathBuf {
+    let (script, program) = (room.join(name), room.join("haul-itself"));
     copy_program(&haul(), &program);
-    let text = format!("#!/bin/bash\nexec -a cp '{}' {option} \"$@\"\n", program.display());
+    let how = how.replace("PROGRAM", &format!("'{}'", program.display()));
+    let text = format!("#!/bin/bash\nexec {how} \"$@\"\n");
     // By another process, too, and for the same reason.
     let written = haul_testbed::Command::new("bash")
         .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "bash", &text])

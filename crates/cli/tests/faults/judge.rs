@@ -13,7 +13,10 @@ const JOURNAL: &str = ".haul-resume-";
 
 /// Judges the run in which a call failed.
 pub fn judge(set: &Set, fault: &Fault, scene: &Scene, now: &Sides, ran: &Ran) -> Vec<String> {
-    let mut wrong = of_every_run(scene, now);
+    let mut wrong = of_every_run(set, scene, now);
+    if ran.succeeded() && set.moves() && !now.source.is_empty() {
+        wrong.push("exit status 0, but something of the source is left".to_owned());
+    }
     if ran.succeeded() {
         for (path, fields) in differences(&scene.expected.dest, &now.dest) {
             if !is_accepted_success(set, fault, &fields) {
@@ -30,7 +33,7 @@ pub fn judge(set: &Set, fault: &Fault, scene: &Scene, now: &Sides, ran: &Ran) ->
 
 /// Judges the same command, without a fault, on what the first run has left.
 pub fn judge_second(set: &Set, scene: &Scene, now: &Sides, ran: &Ran) -> Vec<String> {
-    let mut wrong = of_every_run(scene, now);
+    let mut wrong = of_every_run(set, scene, now);
     if !ran.succeeded() {
         wrong.push(format!("the second run: {}", ran.text()));
         return wrong;
@@ -63,9 +66,12 @@ pub fn equals_source(set: &Set, before: &Sides, after: &Sides) -> Vec<String> {
     wrong
 }
 
-fn of_every_run(scene: &Scene, now: &Sides) -> Vec<String> {
+fn of_every_run(set: &Set, scene: &Scene, now: &Sides) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, fields) in differences(&scene.before.source, &now.source) {
+        if set.moves() && is_moved(scene, now, &path) {
+            continue;
+        }
         wrong.push(format!("the source was changed: {} in {fields:?}", path.escape_ascii()));
     }
     let temporary = |path: &&Vec<u8>| path.split(|byte| *byte == b'/').any(|name| name.starts_with(b".haul-"));
@@ -73,6 +79,16 @@ fn of_every_run(scene: &Scene, now: &Sides) -> Vec<String> {
         wrong.push(format!("a temporary file is left: {}", shown(path)));
     }
     wrong
+}
+
+/// Whether it is whole at the destination where it is not at the source. Directories have other times when something has left
+/// them, and files fewer names.
+fn is_moved(scene: &Scene, now: &Sides, path: &[u8]) -> bool {
+    let Some(item) = scene.before.source.get(path) else { return false };
+    match now.source.get(path) {
+        Some(left) => differing(item, left).iter().all(|field| ["mtime", "links"].contains(field)),
+        None => now.dest.get(path).is_some_and(|moved| !differing(item, moved).iter().any(|it| CONTENTS.contains(it))),
+    }
 }
 
 /// What may be lost although the run says that all is well: what cp, too, does not count.

@@ -33,6 +33,7 @@ pub struct Sides {
 pub struct Scene {
     dir: PathBuf,
     onto_old: bool,
+    moves: bool,
     /// Before a copy.
     pub before: Sides,
     /// After a copy in which nothing failed.
@@ -43,9 +44,9 @@ impl Scene {
     /// Builds the source, makes a copy to see how one is, and makes sure that it is right.
     pub fn build(dir: &Path, set: &Set) -> Scene {
         fs::create_dir(dir).expect("a directory for the scene");
-        build_source(&dir.join(SOURCE));
         let nothing = || Sides { source: Snapshot::new(), dest: Snapshot::new() };
-        let mut scene = Scene { dir: dir.to_owned(), onto_old: set.onto_old, before: nothing(), expected: nothing() };
+        let (onto_old, moves) = (set.onto_old, set.moves());
+        let mut scene = Scene { dir: dir.to_owned(), onto_old, moves, before: nothing(), expected: nothing() };
         scene.reset();
         scene.before = scene.look();
         let ran = trace::plain(dir, &set.arguments());
@@ -68,8 +69,16 @@ impl Scene {
         entries.map(|entry| entry.expect("it can be read").file_name()).any(|name| is_journal(name.as_encoded_bytes()))
     }
 
-    /// Puts the destination back to what it was before a copy.
+    /// Puts the destination back to what it was before a copy, and the source if it was moved.
     pub fn reset(&self) {
+        let source = self.dir.join(SOURCE);
+        let is_there = source.symlink_metadata().is_ok();
+        if is_there && self.moves {
+            fs::remove_dir_all(&source).expect("what is left of the source can be removed");
+        }
+        if !is_there || self.moves {
+            build_source(&source);
+        }
         let dest = self.dir.join(DEST);
         if dest.symlink_metadata().is_ok() {
             fs::remove_dir_all(&dest).expect("the copy can be removed");

@@ -51,7 +51,13 @@ pub const SETS: &[Set] = &[
     onto_old("-a --atomic --backup=numbered", Fs::Ext4),
     onto_old("-a --durable=file --jobs=4", Fs::Btrfs),
     onto_old("-a --resume", Fs::Ext4),
+    onto_old("-a --update=changed", Fs::Ext4),
+    onto_old("-a --update=content --atomic", Fs::Xfs),
     new("-r --resume --jobs=4", Fs::Xfs),
+    // Renamed, with the directories one by one; and copied, since links are not kept, and removed.
+    onto_old("--move -x", Fs::Ext4),
+    new("--move --no-preserve=links", Fs::Ext4),
+    onto_old("--move --no-preserve=links --durable=file", Fs::Xfs),
 ];
 
 impl Set {
@@ -70,6 +76,11 @@ impl Set {
     /// Everything about a file is kept.
     pub fn keeps_all(&self) -> bool {
         self.options.split(' ').any(|word| word == "-a")
+    }
+
+    /// Nothing stays where it was.
+    pub fn moves(&self) -> bool {
+        self.options.contains("--move")
     }
 
     /// The user insists on extended attributes.

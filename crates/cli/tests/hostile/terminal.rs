@@ -77,6 +77,7 @@ const SCRIPTS: &[&str] = &[
     "cp -rT s d",
     "haul -rT --stats=json s d",
     "haul -r --stats s new",
+    "haul --json -r s new; haul --json --parents s/*/* new; haul --json -rn s old; haul --json -rT s d",
     "haul -rT s e; haul -rT --stats=json --fail-fast s e",
     "haul -a --checksum=xxh3 s new",
     "haul -a --checksum=blake3 --digests=list s new && haul -a --checksum=md5 --digests=/dev/stdout s d > /dev/null",

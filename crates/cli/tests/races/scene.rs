@@ -40,6 +40,13 @@ impl Scene {
         self.park(outside, attacked);
     }
 
+    /// Takes something from the source, which then goes from the copy.
+    pub fn take_from_source(&self) {
+        for name in ["dir/deep", "sub", "many"] {
+            remove(&self.room.join("s").join(name));
+        }
+    }
+
     /// What is swapped for what is in the tree.
     fn park(&self, outside: &Outside, attacked: &Path) {
         let park = self.room.join("park");

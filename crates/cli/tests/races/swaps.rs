@@ -29,6 +29,8 @@ const BOTH: &[&str] = &[
     "-a --checksum=xxh3",
     "-r --engine=mapped",
     "-a --sparse=always --reflink=never",
+    "--move -x",
+    "--move --no-preserve=links --jobs=4",
 ];
 
 const EXISTING: &[(&str, Files)] = &[
@@ -42,10 +44,15 @@ const EXISTING: &[(&str, Files)] = &[
     ("-a --durable=file", Files::Replaced),
     ("-a --verify=read", Files::Replaced),
     ("-a --atomic --jobs=4", Files::Replaced),
+    ("-a --delete=force", Files::Written),
+    ("-r --delete=force --jobs=4", Files::Written),
+    ("-a --delete=force --atomic", Files::Replaced),
     ("-a --remove-destination", Files::Removed),
     ("-a --backup=numbered", Files::Removed),
     ("-a --backup=simple --atomic", Files::Removed),
     ("-r --remove-destination --jobs=4", Files::Removed),
+    ("--move -x --jobs=4", Files::Removed),
+    ("--move --no-preserve=links", Files::Removed),
 ];
 
 /// Plays one set of options until there were enough swaps; gives swaps, runs, and runs without an error.
@@ -68,12 +75,15 @@ fn under_attack(place: &Path, options: &str, side: Side) -> (u64, u64, u64) {
         let rounds = || {
             while runs < (enough / 500).max(5) || attack.swaps() < enough {
                 scene.lay(&outside, &tree, existing);
+                if options.contains("--delete") {
+                    scene.take_from_source();
+                }
                 let reader = attack.hold_fifo();
                 drop(calm.take());
                 let mut command = Command::new(haul());
                 // What leads to an operand is a path of the user's, and is followed.
                 let operand = if options.contains("--parents") { "s/." } else { "s" };
-                command.args(options.split(' ')).args([operand, "d"]);
+                command.args(options.split(' ')).args([operand, "d/"]);
                 let status = run(command, place, &place.join("said"));
                 calm = Some(attack.calm());
                 drop(reader);

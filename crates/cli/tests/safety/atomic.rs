@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_testbed::{Bed, Command, Fs, create_painted, painted, temp_dir};
@@ -167,17 +166,6 @@ fn a_backup_is_made_and_the_name_never_stands_for_nothing() {
     assert!(traced.status.success(), "{}", said(&traced));
     let away = said(&traced).lines().any(|line| line.contains("unlink") && line.contains("\"dest\""));
     assert!(!away && !said(&traced).contains("\"dest\", AT_FDCWD, \"dest~\""), "{}", said(&traced));
-}
-
-#[test]
-fn what_is_no_regular_file_is_written_into() {
-    let dir = temp_dir();
-    fs::write(dir.path().join("source"), "through the pipe").unwrap();
-    run("mkfifo", &[dir.path().join("fifo").to_str().unwrap()]);
-    let reader = Command::new("cat").arg("fifo").current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
-    succeeds(dir.path(), &["--atomic", "source", "fifo"]);
-    assert_eq!(reader.wait_with_output().unwrap().stdout, b"through the pipe");
-    assert_tidy(dir.path());
 }
 
 #[test]

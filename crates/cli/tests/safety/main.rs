@@ -10,6 +10,7 @@ mod overwriting;
 mod repeated;
 mod resume;
 mod resumed;
+mod slow_disk;
 mod stacked;
 mod verify;
 

@@ -113,6 +113,7 @@ fn a_fifo_that_somebody_reads_is_written_to() {
         let mut bytes = String::new();
         reader.read_to_string(&mut bytes).unwrap();
         assert_eq!(bytes, "contents", "{options:?}");
+        assert_tidy(place);
     }
 }
 

@@ -1,10 +1,12 @@
 //! `--verify`, `--checksum` and `--digests`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
 use haul_io::engine::{EngineName, Role};
 use haul_testbed::{Bed, Command, Fs, assert_same_contents, create_painted, sparse_file, temp_dir};
+use rustix::fs::OFlags;
 
 use super::{HAUL, assert_same_trees, assert_tidy, entries, haul, make_tree, said, succeeds};
 
@@ -133,9 +135,10 @@ fn what_cannot_be_read_again_is_an_error() {
     let dir = temp_dir();
     super::run("mkfifo", &[dir.path().join("fifo").to_str().unwrap()]);
     fs::write(dir.path().join("source"), "text").unwrap();
-    let mut reader = Command::new("cat").arg("fifo").current_dir(dir.path()).spawn().unwrap();
+    // Open before haul opens it, which does not wait for a reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let _reader = File::options().read(true).custom_flags(flags).open(dir.path().join("fifo")).unwrap();
     let output = haul(dir.path(), &["--verify", "source", "fifo"]);
-    reader.wait().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("cannot read 'fifo' a second time"), "{}", said(&output));
     let output = haul(dir.path(), &["--verify", "--smart", "source", "dest"]);

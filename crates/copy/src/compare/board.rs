@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use haul_io::transfer::Buffers;
 use haul_sys::inode::{DeviceNumber, FileId, Inode};
 use parking_lot::{Condvar, Mutex};
 
-use crate::walk::PathNode;
+use crate::walk::{PathNode, path_below};
 
-use super::entry::Buffers;
+use super::entry::{Outcome, Rules};
 use super::names::{Word, Work};
 use super::row::{Answer, Compared, Part};
-use super::rules::Rules;
-use super::wire::{Directory, Note, Reply, WorkUnit};
+use super::wire::{Directory, Note, Reply, WorkUnit, decode, encode};
 
 /// Both directories, open.
 pub(super) struct Sides {
@@ -34,6 +34,11 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// Its path below the operand.
+    fn below(&self) -> OsString {
+        path_below(&self.operand.0, &self.path.path()).into()
+    }
+
     /// As another process gets to know it.
     fn described(&self) -> Directory {
         let (operand, device) = &*self.operand;
@@ -84,9 +89,7 @@ impl Batch {
         let compared = Compared {
             source: source.path.below(name),
             copy: copy.path.below(name),
-            links: Some((id(source, one), id(copy, other))),
-            differences: Vec::new(),
-            problems: Vec::new(),
+            outcome: Outcome { links: Some((id(source, one), id(copy, other))), ..Outcome::default() },
         };
         Some((*position, compared))
     }
@@ -139,16 +142,17 @@ impl Board {
             of_copy: batch.of_copy,
             source: batch.sides.source.described(),
             copy: batch.sides.copy.described(),
+            below: batch.sides.source.below(),
             names: batch.names.iter().map(|(_, name)| name.clone()).collect(),
         };
         state.away.insert(token, batch);
-        Some(unit.encode())
+        Some(encode(&unit))
     }
 
     /// A message of a helper. `None` if it makes no sense: names are lost then, and the comparison never ends. Never blocks.
     /// What comes after the end of the comparison is dropped.
     pub fn hear(&self, message: &[u8]) -> Option<Heard> {
-        let reply = Reply::decode(message)?;
+        let reply = decode::<Reply>(message)?;
         let mut state = self.state.lock();
         if state.closed {
             return Some(Heard::Done(0));
@@ -256,6 +260,7 @@ impl Board {
                 rules,
                 source: (sides.source.fd.as_fd(), &paths.0),
                 copy: (sides.copy.fd.as_fd(), &paths.1),
+                below: path_below(&sides.source.operand.0, &paths.0),
                 of_copy: batch.of_copy,
                 only_on: None,
             };
@@ -267,7 +272,7 @@ impl Board {
                     if outcome.matters() {
                         let (position, name) = &batch.names[at];
                         let (source, copy) = (sides.source.path.below(name), sides.copy.path.below(name));
-                        reports.push((*position, Compared::new(source, copy, outcome)));
+                        reports.push((*position, Compared { source, copy, outcome }));
                     }
                 }
             });

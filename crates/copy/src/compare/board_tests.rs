@@ -47,12 +47,12 @@ impl Scene {
 
     /// What a helper is given.
     fn take(&self) -> Option<(u64, Vec<OsString>)> {
-        let unit = WorkUnit::decode(&self.board.take()?).unwrap();
+        let unit = decode::<WorkUnit>(&self.board.take()?).unwrap();
         Some((unit.token, unit.names))
     }
 
     fn hear(&self, reply: &Reply) -> Option<Heard> {
-        self.board.hear(&reply.encode())
+        self.board.hear(&encode(reply))
     }
 
     /// What a thread of this process would take next, and whether nobody else may.
@@ -140,7 +140,7 @@ fn only_what_a_helper_leaves_open_is_looked_at_again() {
     // The device numbers of the helper say nothing here.
     let id = |side: &Side, inode| FileId::new(side.inode.id.device(), inode);
     let [(12, compared)] = &reports[..] else { panic!("{reports:?}") };
-    assert_eq!(compared.links, Some((id(&scene.sides.source, 77), id(&scene.sides.copy, 88))));
+    assert_eq!(compared.outcome.links, Some((id(&scene.sides.source, 77), id(&scene.sides.copy, 88))));
     assert_eq!(compared.copy.path(), Path::new("copy/c"));
 }
 
@@ -185,7 +185,7 @@ fn a_thread_says_what_differs_by_its_position() {
     let said = scene.work(2);
     let found = |(names, entries, reports): &Said| {
         let [(at, compared)] = &reports[..] else { panic!("{reports:?}") };
-        (*names, *entries, *at, compared.differences.clone())
+        (*names, *entries, *at, compared.outcome.differences.clone())
     };
     assert_eq!(
         found(&said[0]),

@@ -2,32 +2,35 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use haul_io::engine::calls::again;
-use haul_io::ranges::BLIND;
+use haul_io::options::CacheUse;
+use haul_io::transfer::{Buffers, Comparison};
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
-use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::object::Object;
-use haul_sys::rustix::fs::{OFlags, SeekFrom, seek};
+use haul_sys::rustix::fs::OFlags;
 
 use crate::error::{Error, What};
-use crate::meta::{Action, is_acl_name};
-use crate::plan::{Dereference, LinkMode, ModeRule, Wish};
+use crate::meta::{Action, XattrRules, is_acl_name};
+use crate::plan::{Dereference, LinkMode, ModeRule, Plan, Wish};
 use crate::walk::Spot;
 
 use super::difference::Difference;
 use super::links;
-use super::rules::Rules;
 
-/// Bytes that are read of each side at a time.
-const BUFFER: usize = 256 << 10;
+/// What is compared, as far as the plan keeps it.
+pub(super) struct Rules<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) xattrs: &'a XattrRules,
+    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+}
 
 /// What became of one name.
-#[derive(Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Both are directories.
     pub(super) directories: bool,
@@ -36,9 +39,6 @@ pub(super) struct Outcome {
     pub(super) differences: Vec<Difference>,
     pub(super) problems: Vec<Error>,
 }
-
-/// Memory for the contents of two files.
-pub(super) struct Buffers([Vec<u8>; 2]);
 
 impl Outcome {
     /// Whether anything is said or has to be remembered.
@@ -52,12 +52,6 @@ impl Outcome {
     }
 }
 
-impl Buffers {
-    pub(super) fn new() -> Buffers {
-        Buffers([vec![0; BUFFER], vec![0; BUFFER]])
-    }
-}
-
 /// Compares what has one name on both sides.
 pub(super) fn compare(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>, buffers: &mut Buffers) -> Outcome {
     match inodes(rules, source, copy) {
@@ -66,10 +60,7 @@ pub(super) fn compare(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>, buffe
     }
 }
 
-/// What has one name on both sides.
-///
-/// # Errors
-/// What is to be reported if it is there on one side only, or cannot be looked at.
+/// What has one name on both sides; else what is to be reported of it: it is there on one side only, or cannot be looked at.
 pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Result<(Inode, Inode), Outcome> {
     let mut outcome = Outcome::default();
     let follow = rules.plan.dereference == Dereference::Always;
@@ -84,7 +75,24 @@ pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Res
     Err(outcome)
 }
 
-/// Compares what was found there.
+/// Whether two entries, no link followed, are of one kind and have the same contents: bytes, the text of a link, the numbers of a
+/// device. What they keep besides is not looked at. True also if it was stopped.
+pub(crate) fn are_alike(
+    source: (Spot<'_>, Inode),
+    copy: (Spot<'_>, Inode),
+    stop: &(dyn Fn() -> bool + Sync),
+    buffers: &mut Buffers,
+) -> Result<bool, Error> {
+    let plan = Plan { dereference: Dereference::Never, ..Plan::default() };
+    let rules = Rules { plan: &plan, xattrs: &XattrRules::default(), stop };
+    let is_known = source.1.kind != Kind::Unknown;
+    let Outcome { differences, problems, .. } = compare_both(&rules, source, copy, buffers);
+    match problems.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(is_known && differences.is_empty()),
+    }
+}
+
 pub(super) fn compare_both(
     rules: &Rules<'_>,
     source: (Spot<'_>, Inode),
@@ -163,8 +171,18 @@ impl Pair<'_> {
             self.differ(Difference::Size(one.size, other.size));
             return Ok(());
         }
-        let sides = (self.open(self.source)?, self.open(self.copy)?);
-        if let Some(at) = self.first_difference((&sides.0, &sides.1), buffers)? {
+        let files = [Arc::new(self.open(self.source)?), Arc::new(self.open(self.copy)?)];
+        let comparison = Comparison {
+            files: [&files[0], &files[1]],
+            inodes: [&one, &other],
+            pace: None,
+            cache: CacheUse::Keep,
+            stop: self.rules.stop,
+        };
+        let found = comparison
+            .first_difference(buffers)
+            .map_err(|(side, errno)| Error::new(What::Reading, [self.source.0, self.copy.0][side].path).errno(errno))?;
+        if let Some(at) = found {
             self.differ(Difference::Contents(at));
         }
         Ok(())
@@ -177,34 +195,6 @@ impl Pair<'_> {
         let file = spot.open(OFlags::RDONLY | flags, 0).map_err(failed(What::CannotOpen))?;
         let opened = Inode::of(file.as_fd()).map_err(failed(What::CannotFstat))?;
         if opened.is_same_file_as(&inode) { Ok(file) } else { Err(Error::new(What::ReplacedWhileCopied, spot.path)) }
-    }
-
-    fn first_difference(&self, sides: (&OwnedFd, &OwnedFd), buffers: &mut Buffers) -> Result<Option<u64>, Error> {
-        let sparse = self.source.1.allocated < self.source.1.size && self.copy.1.allocated < self.copy.1.size;
-        let [one, other] = &mut buffers.0;
-        let mut at = 0;
-        while !(self.rules.stop)() {
-            if sparse {
-                // What is a hole of both is the same.
-                at = next_data(sides.0.as_fd(), at).min(next_data(sides.1.as_fd(), at)).max(at);
-            }
-            let read = |(spot, _): (Spot<'_>, Inode), file: &OwnedFd, buffer: &mut [u8]| {
-                read_full(file.as_fd(), at, buffer).map_err(|errno| Error::new(What::Reading, spot.path).errno(errno))
-            };
-            let counts = (read(self.source, sides.0, one)?, read(self.copy, sides.1, other)?);
-            let both = counts.0.min(counts.1);
-            if let Some(first) = first_other(&one[..both], &other[..both]) {
-                return Ok(Some(at + first as u64));
-            }
-            if counts.0 != counts.1 {
-                return Ok(Some(at + both as u64));
-            }
-            if both == 0 {
-                break;
-            }
-            at += both as u64;
-        }
-        Ok(None)
     }
 
     fn attributes(&mut self) -> Result<(), Error> {
@@ -287,58 +277,6 @@ impl Pair<'_> {
             Action::Copy => preserve.xattr != Wish::No,
             Action::Permissions => with_mode,
             Action::Skip => false,
-        }
-    }
-}
-
-/// Where data begins from here on, or where it may begin if nothing but a hole follows. Where nobody can tell, here.
-fn next_data(file: BorrowedFd<'_>, at: u64) -> u64 {
-    match seek(file, SeekFrom::Data(at)) {
-        Ok(data) => data,
-        Err(Errno::NXIO) => at.max(BLIND),
-        Err(_) => at,
-    }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn read_full(file: BorrowedFd<'_>, at: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        // The kernel refuses a read that could go beyond the largest offset, and a file may end just there.
-        let at = at.saturating_add(filled as u64);
-        let room = usize::try_from((i64::MAX as u64).saturating_sub(at)).unwrap_or(usize::MAX);
-        let end = buffer.len().min(filled.saturating_add(room));
-        if end == filled {
-            break;
-        }
-        match again(|| Linux.pread(file, &mut buffer[filled..end], at))? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(filled)
-}
-
-/// The first place where two slices of one length are not the same.
-fn first_other(one: &[u8], other: &[u8]) -> Option<usize> {
-    if one == other {
-        return None;
-    }
-    one.iter().zip(other).position(|(one, other)| one != other)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_byte_that_differs_is_found() {
-        let mut bytes = vec![7; 1000];
-        assert_eq!(first_other(&bytes, &vec![7; 1000]), None);
-        for at in [0, 1, 999] {
-            bytes[at] = 8;
-            assert_eq!(first_other(&bytes, &vec![7; 1000]), Some(at));
-            bytes[at] = 7;
         }
     }
 }

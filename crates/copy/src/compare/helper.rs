@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use haul_io::transfer::Buffers;
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::CWD;
@@ -20,10 +21,9 @@ use crate::meta::XattrRules;
 use crate::plan::Plan;
 use crate::walk::open_directory;
 
-use super::entry::{Buffers, Outcome};
+use super::entry::{Outcome, Rules};
 use super::names::{Word, Work};
-use super::rules::Rules;
-use super::wire::{Directory, Note, Reply, WorkUnit};
+use super::wire::{Directory, Note, Reply, WorkUnit, decode, encode};
 
 /// One thread of a process that helps another one to compare.
 pub struct Helper<'a> {
@@ -40,10 +40,10 @@ impl<'a> Helper<'a> {
     /// Compares the names that [`Board::take`](super::Board::take) gave. What it says is for
     /// [`Board::hear`](super::Board::hear), and has to arrive there in this order. `None` if the message makes no sense.
     pub fn compare(&mut self, unit: &[u8], say: &mut dyn FnMut(Vec<u8>)) -> Option<()> {
-        let WorkUnit { token, of_copy, source, copy, names } = WorkUnit::decode(unit)?;
+        let WorkUnit { token, of_copy, source, copy, below, names } = decode(unit)?;
         let (Ok(one), Ok(other)) = (open(&source), open(&copy)) else {
             // Who sent it can see them.
-            say(Reply::Cannot { token }.encode());
+            say(encode(&Reply::Cannot { token }));
             return Some(());
         };
         let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
@@ -51,12 +51,13 @@ impl<'a> Helper<'a> {
             rules: &self.rules,
             source: (one.0.as_fd(), Path::new(&source.path)),
             copy: (other.0.as_fd(), Path::new(&copy.path)),
+            below: Path::new(&below),
             of_copy,
             only_on: Some((one.1.id.device(), other.1.id.device())),
         };
         let (mut entries, mut notes) = (0, Vec::new());
         work.go_through(&names, &mut self.buffers, &mut |word| match word {
-            Word::RestFrom(from) => say(Reply::Rest { token, from: from as u64 }.encode()),
+            Word::RestFrom(from) => say(encode(&Reply::Rest { token, from: from as u64 })),
             Word::Elsewhere(at) => notes.push(Note { at: at as u64, links: None }),
             Word::Found(at, outcome) if is_the_same(&outcome) => {
                 entries += 1;
@@ -66,7 +67,7 @@ impl<'a> Helper<'a> {
             }
             Word::Found(at, ..) => notes.push(Note { at: at as u64, links: None }),
         });
-        say(Reply::Done { token, entries, notes }.encode());
+        say(encode(&Reply::Done { token, entries, notes }));
         Some(())
     }
 }

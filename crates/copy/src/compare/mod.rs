@@ -13,13 +13,13 @@ mod helper;
 mod links;
 mod names;
 mod row;
-mod rules;
 mod session;
 mod walk;
 mod wire;
 
 pub use board::{Board, Heard};
 pub use difference::{Difference, Found};
+pub(crate) use entry::are_alike;
 pub use helper::Helper;
 pub use session::{Observer, Session, Summary};
 pub use walk::{compare, threads};

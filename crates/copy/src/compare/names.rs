@@ -4,13 +4,15 @@ use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use haul_io::transfer::Buffers;
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
+use crate::decide::Wanted;
+use crate::plan::Dereference;
 use crate::walk::Spot;
 
-use super::entry::{self, Buffers, Outcome};
-use super::rules::Rules;
+use super::entry::{self, Outcome, Rules};
 
 /// Bytes that one thread reads of a batch while others may have nothing to do: some 50 ms of a quick device.
 const SHARE: u64 = 64 << 20;
@@ -20,6 +22,8 @@ pub(super) struct Work<'a> {
     pub(super) rules: &'a Rules<'a>,
     pub(super) source: (BorrowedFd<'a>, &'a Path),
     pub(super) copy: (BorrowedFd<'a>, &'a Path),
+    /// The path of the source directory below its operand.
+    pub(super) below: &'a Path,
     /// Names of the copy, of which only those count that the source lacks.
     pub(super) of_copy: bool,
     /// Names that lead to other filesystems than these are left alone, and directories: something may be mounted there.
@@ -32,7 +36,6 @@ pub(super) enum Word {
     RestFrom(usize),
     /// It is none of those that were to be looked at here.
     Elsewhere(usize),
-    /// What was found.
     Found(usize, Outcome),
 }
 
@@ -61,6 +64,9 @@ impl Work<'_> {
                     continue;
                 }
             }
+            if self.is_excluded(spots) {
+                continue;
+            }
             let outcome = match entry::inodes(self.rules, spots.0, spots.1) {
                 Err(outcome) => outcome,
                 Ok((one, other)) if self.is_elsewhere(&one, &other) => {
@@ -78,6 +84,20 @@ impl Work<'_> {
             };
             report(Word::Found(at, outcome));
         }
+    }
+
+    /// Whether a copy would leave the name alone. What cannot be looked at is not excluded: it is reported.
+    fn is_excluded(&self, (source, copy): (Spot<'_>, Spot<'_>)) -> bool {
+        let plan = self.rules.plan;
+        if plan.filter.is_none() {
+            return false;
+        }
+        let follow = plan.dereference == Dereference::Always;
+        let (wanted, path) = (Wanted::new(plan, &[]), || self.below.join(source.name));
+        if self.of_copy {
+            return copy.inode_now(follow).is_ok_and(|found| !wanted.only_in_copy(found.kind, copy.name, path));
+        }
+        source.inode_now(follow).is_ok_and(|inode| wanted.below(&inode, source.name, path).excluded)
     }
 
     /// Whether it is a name of the copy that the source has, too.
@@ -128,6 +148,7 @@ mod tests {
             rules: &Rules { plan: &plan, xattrs: &xattrs, stop: &|| false },
             source: (source.as_fd(), Path::new("source")),
             copy: (copy.as_fd(), Path::new("copy")),
+            below: Path::new(""),
             of_copy: true,
             only_on: helps.then_some((device, device)),
         };

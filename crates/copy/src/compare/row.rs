@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use haul_sys::inode::FileId;
-
 use crate::error::Error;
 use crate::walk::PathNode;
 
@@ -20,23 +18,14 @@ const MOST_HELD: usize = 16 << 20;
 pub(super) struct Compared {
     pub(super) source: Arc<PathNode>,
     pub(super) copy: Arc<PathNode>,
-    /// Both files, where one of them may have other names.
-    pub(super) links: Option<(FileId, FileId)>,
-    pub(super) differences: Vec<Difference>,
-    pub(super) problems: Vec<Error>,
+    pub(super) outcome: Outcome,
 }
 
 impl Compared {
-    /// What was found at these paths.
-    pub(super) fn new(source: Arc<PathNode>, copy: Arc<PathNode>, outcome: Outcome) -> Compared {
-        let Outcome { links, differences, problems, .. } = outcome;
-        Compared { source, copy, links, differences, problems }
-    }
-
     /// About, in bytes.
     fn weight(&self) -> usize {
-        let problems: usize = self.problems.iter().map(weight).sum();
-        let lists = self.differences.len() * size_of::<Difference>() + problems;
+        let problems: usize = self.outcome.problems.iter().map(weight).sum();
+        let lists = self.outcome.differences.len() * size_of::<Difference>() + problems;
         size_of::<Compared>() + self.source.own_size() + self.copy.own_size() + lists
     }
 }
@@ -60,15 +49,15 @@ pub(super) enum Answer {
     Broken,
 }
 
-/// The next thing to be reported.
-pub(super) enum Next {
+/// Something to be reported.
+pub(super) enum Slot {
     Error(Error),
-    Batch { entries: u64, reports: Vec<(usize, Compared)> },
-}
-
-enum Slot {
-    Now(Error),
-    Batch { left: usize, entries: u64, reports: Vec<(usize, Compared)> },
+    /// With so many names of which nothing is known yet.
+    Batch {
+        left: usize,
+        entries: u64,
+        reports: Vec<(usize, Compared)>,
+    },
 }
 
 /// Batches and errors in the order of the walk.
@@ -86,21 +75,18 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// An empty one.
     pub(super) fn new() -> Row {
         let (answer, answers) = channel();
         Row { slots: VecDeque::new(), first: 0, open: 0, held: 0, answers, answer, broken: false }
     }
 
-    /// Where answers go.
     pub(super) fn answer(&self) -> Sender<Answer> {
         self.answer.clone()
     }
 
-    /// To be reported in its turn.
     pub(super) fn put_error(&mut self, error: Error) {
         self.held += weight(&error);
-        self.slots.push_back(Slot::Now(error));
+        self.slots.push_back(Slot::Error(error));
     }
 
     /// A place for the answers about so many names, at least one.
@@ -110,7 +96,6 @@ impl Row {
         self.first + self.slots.len() as u64 - 1
     }
 
-    /// Batches that are not answered.
     pub(super) fn open(&self) -> usize {
         self.open
     }
@@ -125,7 +110,6 @@ impl Row {
         self.broken
     }
 
-    /// Takes in what has come.
     pub(super) fn take_in(&mut self) {
         while let Ok(answer) = self.answers.try_recv() {
             self.hear(answer);
@@ -162,22 +146,20 @@ impl Row {
     }
 
     /// What comes next, if that is known.
-    pub(super) fn next(&mut self) -> Option<Next> {
+    pub(super) fn next(&mut self) -> Option<Slot> {
         if let Slot::Batch { left: 1.., .. } = self.slots.front()? {
             return None;
         }
         self.first += 1;
-        Some(match self.slots.pop_front()? {
-            Slot::Now(error) => {
-                self.held = self.held.saturating_sub(weight(&error));
-                Next::Error(error)
+        let next = self.slots.pop_front()?;
+        let weight = match &next {
+            Slot::Error(error) => weight(error),
+            Slot::Batch { reports, .. } => {
+                size_of::<Slot>() + reports.iter().map(|(_, one)| one.weight()).sum::<usize>()
             }
-            Slot::Batch { entries, reports, .. } => {
-                let weight = size_of::<Slot>() + reports.iter().map(|(_, one)| one.weight()).sum::<usize>();
-                self.held = self.held.saturating_sub(weight);
-                Next::Batch { entries, reports }
-            }
-        })
+        };
+        self.held = self.held.saturating_sub(weight);
+        Some(next)
     }
 }
 
@@ -197,7 +179,7 @@ mod tests {
 
     fn compared(name: &str) -> Compared {
         let differences = vec![Difference::OnlyInCopy];
-        Compared { source: node(name), copy: node(name), links: None, differences, problems: Vec::new() }
+        Compared { source: node(name), copy: node(name), outcome: Outcome { differences, ..Outcome::default() } }
     }
 
     fn part(slot: u64, names: usize, reports: &[(usize, &str)]) -> Answer {
@@ -209,8 +191,8 @@ mod tests {
         let mut said = Vec::new();
         while let Some(next) = row.next() {
             match next {
-                Next::Error(error) => said.push(error.path.display().to_string()),
-                Next::Batch { reports, .. } => {
+                Slot::Error(error) => said.push(error.path.display().to_string()),
+                Slot::Batch { reports, .. } => {
                     said.extend(reports.iter().map(|(_, one)| one.copy.path().display().to_string()))
                 }
             }

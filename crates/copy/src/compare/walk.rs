@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use haul_io::facts;
+use haul_io::transfer::Buffers;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{FileType, OFlags};
 use haul_sys::rustix::process;
@@ -15,17 +16,18 @@ use haul_sys::{Errno, memory};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
+use crate::list::{FileList, Index};
 use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{
-    Descent, Level, Listed, Listing, Operand, PathNode, Spot, last_component, open_above, without_trailing_slashes,
+    Descent, Level, Listed, Listing, Operand, PathNode, Spot, last_component, open_above, path_below, tagged_cache,
+    without_trailing_slashes,
 };
 
 use super::board::{Batch, Board, Side, Sides};
 use super::difference::Found;
-use super::entry::{self, Buffers};
+use super::entry::{self, Outcome, Rules};
 use super::links::Links;
-use super::row::{Compared, Next, Row};
-use super::rules::Rules;
+use super::row::{Compared, Row, Slot};
 use super::session::{Session, Summary};
 
 /// Names in one batch: few enough that all threads have some, many enough that handing them over costs nothing.
@@ -45,7 +47,7 @@ const OTHERS: usize = 12;
 /// What a thread may take, in bytes, where memory is limited: its stack, and what it compares.
 const MEMORY_OF_A_THREAD: u64 = 8 << 20;
 
-/// Compares every source with what a copy of it by this plan has made.
+/// Compares every source with what a copy of it by this plan has made; of sources in the plan's list, what that names.
 pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
     let rules = Rules { plan, xattrs: session.rules, stop: session.stop };
     let own = Board::new();
@@ -81,7 +83,6 @@ pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
             row,
             most_open: most_open(),
             under_way: share(UNDER_WAY),
-            open_levels: share(OPEN_LEVELS),
             links: Links::default(),
             summary,
         };
@@ -97,7 +98,6 @@ pub fn threads(plan: &Plan) -> usize {
     share(plan.jobs.unwrap_or_else(|| facts::cores().clamp(2, 8)))
 }
 
-/// How many descriptors there are.
 fn descriptors() -> usize {
     let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit).unwrap_or(usize::MAX)
@@ -128,9 +128,8 @@ struct Walk<'a> {
     board: &'a Board,
     row: Row,
     most_open: usize,
-    /// Batches that this process's threads have, and levels that are held open, at most.
+    /// Batches that this process's threads have, at most.
     under_way: usize,
-    open_levels: usize,
     links: Links,
     summary: Summary,
 }
@@ -141,12 +140,23 @@ struct Pair {
     ids: (FileId, FileId),
     listing: Listing,
     /// Directories of the batch that was given away last.
-    inner: VecDeque<OsString>,
+    inner: VecDeque<(OsString, Option<Index>)>,
+    /// Its number in the list of what is compared, if there is one, and the next entry there.
+    listed: Option<(Index, Index)>,
     /// The names of the source are done, now come those of the copy.
     in_copy: bool,
+    /// It is a cache that is left out: of the copy, too, nothing counts but the tag.
+    is_cache: bool,
     paths: (Arc<PathNode>, Arc<PathNode>),
     /// One of them was reached through a symbolic link: its `..` is not the directory that it was found in.
     through_link: bool,
+}
+
+impl Pair {
+    /// The same as this entry of the list.
+    fn listed_as(self, at: Option<Index>) -> Pair {
+        Pair { listed: at.map(|at| (at, at + 1)), ..self }
+    }
 }
 
 impl Level for Pair {
@@ -197,16 +207,16 @@ impl Walk<'_> {
         };
         match into {
             Ok(into) => {
-                for source in &plan.sources {
+                for (number, source) in plan.sources.iter().enumerate() {
                     let copy = if into { below(path, source) } else { PathBuf::from(path) };
-                    self.operand(source, &copy);
+                    self.operand(number, source, &copy);
                 }
             }
             Err((what, errno)) => self.later(Error::new(what, path).errno(errno)),
         }
     }
 
-    fn operand(&mut self, source_path: &OsStr, copy_path: &Path) {
+    fn operand(&mut self, number: usize, source_path: &OsStr, copy_path: &Path) {
         let (source, copy) = (Operand::open(source_path), Operand::open(copy_path.as_os_str()));
         let (source, copy) = (source.spot(), copy.spot());
         let follow = self.rules.plan.dereference != Dereference::Never;
@@ -214,6 +224,12 @@ impl Walk<'_> {
         let is_dir = inode.as_ref().is_ok_and(|inode| inode.kind == Kind::Directory);
         if is_dir && !self.rules.plan.recursive {
             self.later(Error::new(What::OmittingDirectory, source.path));
+            return;
+        }
+        if let Some(error) =
+            inode.ok().and_then(|inode| Wanted::new(self.rules.plan, &[]).objection(&inode, source_path))
+        {
+            self.later(error);
             return;
         }
         let mut rules = Rules { plan: self.rules.plan, ..*self.rules };
@@ -231,22 +247,23 @@ impl Walk<'_> {
         let both = outcome.directories;
         self.report_all();
         self.summary.entries += 1;
-        self.say(Compared::new(PathNode::root(source.path), PathNode::root(copy.path), outcome));
+        self.say(Compared { source: PathNode::root(source.path), copy: PathNode::root(copy.path), outcome });
         if is_dir && both {
-            self.tree(source, copy);
+            let root = self.rules.plan.list.as_ref().and_then(|list| list.operands().nth(number)?.2);
+            self.tree(source, copy, root);
         }
     }
 
     /// Goes through two directories and all below them.
-    fn tree(&mut self, source: Spot<'_>, copy: Spot<'_>) {
-        let mut descent = Descent::new(self.open_levels);
-        self.enter(source, copy, None).into_iter().for_each(|top| descent.enter(top));
+    fn tree(&mut self, source: Spot<'_>, copy: Spot<'_>, root: Option<Index>) {
+        let mut descent = Descent::new(share(OPEN_LEVELS));
+        self.enter(source, copy, None).into_iter().for_each(|top| descent.enter(top.listed_as(root)));
         while let Some(pair) = descent.innermost() {
             if (self.rules.stop)() || self.row.is_broken() {
                 return;
             }
-            if let Some(name) = pair.inner.pop_front() {
-                let child = self.descend(pair, &name);
+            if let Some((name, listed)) = pair.inner.pop_front() {
+                let child = self.descend(pair, &name).map(|child| child.listed_as(listed));
                 self.push(&mut descent, child);
             } else if !self.go_on(pair)
                 && let Some((_, Err(error))) = descent.leave()
@@ -297,13 +314,17 @@ impl Walk<'_> {
         let through_link = above.is_some() && follow && [source, copy].into_iter().any(is_link);
         let source = open(source, above.map(|above| &above.source))?;
         let copy = open(copy, above.map(|above| &above.copy))?;
+        let excludes_caches = Wanted::new(self.rules.plan, &[]).excludes_caches();
+        let tag = if excludes_caches { tagged_cache(source.fd.as_fd()) } else { None };
         Some(Pair {
             through_link,
             ids: (source.inode.id, copy.inode.id),
             paths: (Arc::clone(&source.path), Arc::clone(&copy.path)),
             sides: Some(Arc::new(Sides { source, copy })),
-            listing: Listing::default(),
+            is_cache: tag.is_some(),
+            listing: tag.unwrap_or_default(),
             inner: VecDeque::new(),
+            listed: None,
             in_copy: false,
         })
     }
@@ -313,32 +334,34 @@ impl Walk<'_> {
         let (source, copy) = (pair.paths.0.joined(name), pair.paths.1.joined(name));
         let spots = (Spot::new(sides.source.fd.as_fd(), name, &source), Spot::new(sides.copy.fd.as_fd(), name, &copy));
         let child = self.enter(spots.0, spots.1, Some(&sides))?;
-        let inode = child.sides.as_ref().map(|sides| sides.source.inode);
+        let side = &child.sides.as_ref()?.source;
         let wanted = Wanted::new(self.rules.plan, &[]);
-        inode.is_some_and(|inode| wanted.contents(&inode, Some(pair.ids.0.device()))).then_some(child)
+        let excluded = wanted.below(&side.inode, name, || path_below(&side.operand.0, &source)).excluded;
+        (!excluded && wanted.contents(&side.inode, Some(pair.ids.0.device()))).then_some(child)
     }
 
     /// Gives the next names of a directory away; `false` if there are no more.
     fn go_on(&mut self, pair: &mut Pair) -> bool {
         let Some(sides) = pair.sides.clone() else { return false };
         let mut names = Vec::with_capacity(BATCH);
-        let (dir, path) = match pair.in_copy {
-            false => (sides.source.fd.as_fd(), &pair.paths.0),
-            true => (sides.copy.fd.as_fd(), &pair.paths.1),
-        };
         while names.len() < BATCH {
-            match pair.listing.next(dir) {
+            let next = match (&self.rules.plan.list, &mut pair.listed) {
+                (Some(list), Some((dir, next))) => Ok(next_listed(list, *dir, next)),
+                _ if pair.in_copy => pair.listing.next(sides.copy.fd.as_fd()),
+                _ => pair.listing.next(sides.source.fd.as_fd()),
+            };
+            match next {
                 Ok(Some(listed)) => {
                     if !pair.in_copy && may_be_directory(&listed, self.rules.plan) {
-                        pair.inner.push_back(listed.name.clone());
+                        pair.inner.push_back((listed.name.clone(), listed.entry));
                     }
                     let is_dir = !pair.in_copy && listed.kind == Some(FileType::Directory);
                     names.push((listed.name, is_dir));
                 }
                 Ok(None) => break,
                 Err(errno) => {
-                    let error = Error::new(What::CannotAccess, path.path()).errno(errno);
-                    self.later(error);
+                    let path = if pair.in_copy { &pair.paths.1 } else { &pair.paths.0 };
+                    self.later(Error::new(What::CannotAccess, path.path()).errno(errno));
                     break;
                 }
             }
@@ -346,7 +369,7 @@ impl Walk<'_> {
         let over = names.is_empty();
         if !over {
             self.hand_over(sides, names, pair.in_copy);
-        } else if !pair.in_copy {
+        } else if !pair.in_copy && !pair.is_cache && pair.listed.is_none() {
             pair.in_copy = true;
             pair.listing = Listing::default();
             return true;
@@ -375,7 +398,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether enough is under way.
     fn is_full(&self) -> bool {
         let open = self.row.open();
         let here = open.saturating_sub(self.board.away());
@@ -390,8 +412,8 @@ impl Walk<'_> {
     fn report(&mut self) {
         while let Some(next) = self.row.next() {
             match next {
-                Next::Error(error) => self.problem(&error),
-                Next::Batch { entries, reports } => {
+                Slot::Error(error) => self.problem(&error),
+                Slot::Batch { entries, reports, .. } => {
                     self.summary.entries += entries;
                     reports.into_iter().for_each(|(_, one)| self.say(one));
                 }
@@ -414,7 +436,8 @@ impl Walk<'_> {
         self.session.observer.problem(error);
     }
 
-    fn say(&mut self, Compared { source, copy, links, mut differences, problems }: Compared) {
+    fn say(&mut self, Compared { source, copy, outcome }: Compared) {
+        let Outcome { links, mut differences, problems, .. } = outcome;
         differences.extend(links.and_then(|both| self.links.look(both, &copy)));
         for difference in differences {
             self.summary.differences += 1;
@@ -424,6 +447,21 @@ impl Walk<'_> {
             self.problem(error);
         }
     }
+}
+
+/// The next entry of a directory in a list. Those of a directory come behind it, and before whatever is not in it.
+fn next_listed(list: &FileList, dir: Index, next: &mut Index) -> Option<Listed> {
+    while (*next as usize) < list.len() {
+        let parent = list.parent(*next).filter(|parent| *parent >= dir)?;
+        let at = *next;
+        *next += 1;
+        if parent == dir {
+            let is_dir = list.kind(at) == Kind::Directory;
+            let kind = Some(if is_dir { FileType::Directory } else { FileType::RegularFile });
+            return Some(Listed { name: list.name(at).to_owned(), kind, entry: Some(at), made: None });
+        }
+    }
+    None
 }
 
 fn may_be_directory(listed: &Listed, plan: &Plan) -> bool {

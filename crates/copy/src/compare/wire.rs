@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
-use haul_cluster::wire;
+pub(super) use haul_cluster::wire::{decode, encode};
 
 /// Names to be compared by the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub(super) struct WorkUnit {
     pub(super) of_copy: bool,
     pub(super) source: Directory,
     pub(super) copy: Directory,
+    /// The path of the source below its operand.
+    pub(super) below: OsString,
     pub(super) names: Vec<OsString>,
 }
 
@@ -47,26 +49,6 @@ pub(super) struct Note {
     pub(super) links: Option<(u64, u64)>,
 }
 
-impl WorkUnit {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        wire::encode(self)
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<WorkUnit> {
-        wire::decode(bytes)
-    }
-}
-
-impl Reply {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        wire::encode(self)
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
-        wire::decode(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
@@ -85,8 +67,9 @@ mod tests {
     }
 
     fn unit() -> impl Strategy<Value = WorkUnit> {
-        (any::<u64>(), any::<bool>(), directory(), directory(), prop::collection::vec(text(), 0..5))
-            .prop_map(|(token, of_copy, source, copy, names)| WorkUnit { token, of_copy, source, copy, names })
+        (any::<u64>(), any::<bool>(), directory(), directory(), text(), prop::collection::vec(text(), 0..5)).prop_map(
+            |(token, of_copy, source, copy, below, names)| WorkUnit { token, of_copy, source, copy, below, names },
+        )
     }
 
     fn reply() -> impl Strategy<Value = Reply> {
@@ -102,21 +85,21 @@ mod tests {
     proptest! {
         #[test]
         fn every_message_is_understood_as_it_was_meant(unit in unit(), reply in reply()) {
-            prop_assert_eq!(WorkUnit::decode(&unit.encode()), Some(unit));
-            prop_assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+            prop_assert_eq!(decode(&encode(&unit)), Some(unit));
+            prop_assert_eq!(decode(&encode(&reply)), Some(reply));
         }
 
         #[test]
         fn what_was_cut_or_garbled_is_nothing_or_a_message_and_never_a_panic(
             unit in unit(), reply in reply(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(),
         ) {
-            let (mut one, mut other) = (unit.encode(), reply.encode());
-            prop_assert_eq!(WorkUnit::decode(&one[..cut.index(one.len())]), None);
-            prop_assert_eq!(Reply::decode(&other[..cut.index(other.len())]), None);
+            let (mut one, mut other) = (encode(&unit), encode(&reply));
+            prop_assert_eq!(decode::<WorkUnit>(&one[..cut.index(one.len())]), None);
+            prop_assert_eq!(decode::<Reply>(&other[..cut.index(other.len())]), None);
             let at = (flip.index(one.len()), flip.index(other.len()));
             one[at.0] ^= 0x55;
             other[at.1] ^= 0x55;
-            let _any = (WorkUnit::decode(&one), Reply::decode(&other));
+            let _any = (decode::<WorkUnit>(&one), decode::<Reply>(&other));
         }
     }
 }

@@ -26,7 +26,6 @@ pub(crate) enum Held<'a> {
 }
 
 impl FreeSpaceGate {
-    /// Nothing is being filled.
     pub(crate) fn new(several: bool) -> FreeSpaceGate {
         FreeSpaceGate { filling: RwLock::new(()), several }
     }

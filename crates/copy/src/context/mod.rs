@@ -1,35 +1,41 @@
 //! What the stages of a copy work with: the services that all threads share, what one thread owns, and the two together with
 //! the plan.
 
+pub(crate) mod deletions;
 pub(crate) mod free_space;
 pub(crate) mod name_queue;
+pub(crate) mod stays;
 #[cfg(test)]
 pub(crate) mod test_support;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use haul_io::transfer::{self, Mover};
-use haul_sys::inode::DeviceNumber;
+use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 use haul_sys::kernel::Kernel;
 use parking_lot::Mutex;
 
+use deletions::Deletions;
 use free_space::FreeSpaceGate;
 use name_queue::NameQueue;
+use stays::Stays;
 
 use crate::attributes::{Attributes, DeferredFlags};
 use crate::decide::Wanted;
 use crate::events::{DataReport, Event};
 use crate::journal::Record;
 use crate::links::LinkTable;
-use crate::meta::{Caller, PairMemory};
+use crate::meta::{self, Caller, NewEntries, PairMemory};
 use crate::peers::PeerGroup;
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::publish::background_sync::BackgroundSync;
 use crate::publish::filesystems::Filesystems;
 use crate::publish::temporary::TemporaryNames;
+use crate::recorded_progress::RecordedProgress;
 use crate::report::{Reporter, Session};
+use crate::schedule::order::Order;
 use crate::shards::Shards;
 use crate::sources::selection::Selection;
 use crate::walk::{Identities, PathCursor};
@@ -49,9 +55,13 @@ pub(crate) struct RunContext<'a> {
 }
 
 impl<'a> RunContext<'a> {
-    /// What sets attributes.
     pub fn attributes(self) -> Attributes<'a> {
         Attributes::new(self.plan, &self.session.xattr_rules, &self.services.memory, self.services.caller)
+    }
+
+    /// The mode to make an entry of this kind with, in a directory of which this is known.
+    pub fn creation_mode(self, kind: Kind, source: &Inode, entries: &NewEntries) -> u32 {
+        meta::creation_mode(kind, source, entries, &self.plan.preserve, self.services.caller).mode
     }
 
     /// Temporary names. Where a later run of the same command will look for them, they are names that it knows.
@@ -80,21 +90,16 @@ impl<'a> RunContext<'a> {
     }
 }
 
-/// What has to reach its device.
-#[derive(Default)]
-pub(crate) struct Durability {
-    /// The filesystems that are written to.
-    pub filesystems: Filesystems,
-    /// Their syncs while files are still being copied.
-    pub background: BackgroundSync,
-    /// What waits for its name until it is on its device.
-    pub names: NameQueue,
-}
-
 /// What all threads of a run share.
 pub(crate) struct Services {
     /// What was made for source files that have several names, and for directories.
     pub links: LinkTable,
+    /// Sources that a move leaves where they are, whatever stands at the destination.
+    pub stays: Stays,
+    /// Which file each operand of a move was when it was looked at, by its number; none once it was renamed.
+    pub operands: Mutex<BTreeMap<usize, Option<FileId>>>,
+    /// Those that it has renamed, or is about to rename, where others go into the same directories.
+    pub renamed: Stays,
     /// Which attributes cannot be kept between two filesystems, and were warned about.
     pub memory: PairMemory,
     /// Which filesystems show files of others.
@@ -104,16 +109,23 @@ pub(crate) struct Services {
     pub space_gate: FreeSpaceGate,
     /// Whose turn it is to look at a disk image, and to copy it.
     pub images: Mutex<()>,
-    /// What has to reach its device, where that matters.
-    pub durability: Durability,
+    /// Which existing directories several threads may meet.
+    pub order: Order,
+    /// The filesystems that are written to, where what is written has to reach its device; their syncs while files are still being
+    /// copied; and what waits for its name until it is on its device.
+    pub filesystems: Filesystems,
+    pub background_sync: BackgroundSync,
+    pub name_queue: NameQueue,
     /// The journal, with `--resume`.
-    pub progress: OnceLock<Progress>,
+    pub progress: OnceLock<RecordedProgress>,
     /// What is to be copied, if it is not everything.
     pub selection: Option<Selection>,
     /// Temporary names where no later run will look for them.
     pub names: TemporaryNames,
     /// The state of the job that this run is a shard of.
     pub shards: OnceLock<Shards>,
+    /// What is removed since the source does not have it.
+    pub deletions: Deletions,
     /// Who runs the process.
     pub caller: Caller,
 }
@@ -123,23 +135,31 @@ impl Services {
     pub fn new(selection: Option<Selection>, caller: Caller, several: bool) -> Services {
         Services {
             links: LinkTable::default(),
+            stays: Stays::default(),
+            operands: Mutex::default(),
+            renamed: Stays::default(),
             memory: PairMemory::new(),
             identities: Identities::default(),
             transfers: Arc::default(),
             space_gate: FreeSpaceGate::new(several),
             images: Mutex::default(),
-            durability: Durability::default(),
+            order: Order::default(),
+            filesystems: Filesystems::default(),
+            background_sync: BackgroundSync::default(),
+            name_queue: NameQueue::default(),
             progress: OnceLock::new(),
             selection,
             names: TemporaryNames::anybodys(),
             shards: OnceLock::new(),
+            deletions: Deletions::default(),
             caller,
         }
     }
 }
 
-/// What one thread of a run owns. Nothing in it is about one file.
+/// What one thread of a run works with: what it shares with others, and what it owns. Nothing in it is about one file.
 pub(crate) struct Worker<'a> {
+    pub cx: RunContext<'a>,
     pub report: Reporter<'a>,
     /// Moves data; owns the engines.
     pub mover: Mover,
@@ -154,10 +174,10 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Nothing is done yet.
     pub fn new(cx: RunContext<'a>) -> Worker<'a> {
         Worker {
-            report: Reporter::new(cx.session, cx.plan.fail_fast),
+            cx,
+            report: Reporter::new(cx.session, cx.plan.fail_fast, cx.services.deletions.copy_failed()),
             mover: Mover::new(Arc::clone(&cx.services.transfers)),
             finished: Vec::new(),
             deferred: Vec::new(),
@@ -166,28 +186,33 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Moves the data of a file, reports how that went, and counts.
-    pub fn move_data(&mut self, cx: RunContext<'_>, job: &FileData<'_>) -> Result<(), Broken> {
-        let (source, dest) = (job.source_path, job.dest_path);
-        let observer = cx.session.observer;
-        observer.event(&Event::DataStarted { source: source.into(), size: job.transfer.source_inode.size });
-        let done = self.mover.move_data(&job.transfer, &cx.plan.data, cx.session.control());
+    /// Moves the data of a file, as [`Mover::move_data`] does; beside that, reports when it begins and how it went, and counts.
+    pub fn move_and_report(&mut self, job: &FileData<'_>) -> Result<(), Broken> {
+        let (cx, source, dest) = (self.cx, job.source_path, job.dest_path);
+        let (session, size) = (cx.session, job.transfer.source_inode.size);
+        session.tell_of_data(|| Event::DataStarted { source: source.into(), size });
+        let done = self.mover.move_data(&job.transfer, &cx.plan.data, session.control());
         self.report.stats.count_data(&done);
-        let steps = &done.steps;
-        let tried =
-            if done.known.is_empty() { Cow::from(&done.tried) } else { [&done.known[..], &done.tried].concat().into() };
-        observer.event(&Event::DataDone(DataReport {
-            source: source.into(),
-            dest: dest.into(),
-            reasons: Cow::Borrowed(&steps.reasons),
-            profile: steps.profile.zip(done.profile_origin.as_deref().map(Cow::Borrowed)),
-            tried,
-            holes: steps.hole_search(),
-            moved: done.moved,
-            workers: done.workers,
-            time: done.time,
-            image: job.image.cloned().map(Arc::new),
-        }));
+        session.tell_of_data(|| Event::DataDone(data_report(job, &done)));
         done.stopped.map_or(Ok(()), |stop| Err(Broken::of(stop, [source, dest])))
+    }
+}
+
+/// What became of the data of a file, in the words of events.
+fn data_report<'a>(job: &FileData<'a>, done: &'a transfer::Report) -> DataReport<'a> {
+    let steps = &done.steps;
+    let tried =
+        if done.known.is_empty() { Cow::from(&done.tried) } else { [&done.known[..], &done.tried].concat().into() };
+    DataReport {
+        source: job.source_path.into(),
+        dest: job.dest_path.into(),
+        reasons: Cow::Borrowed(&steps.reasons),
+        profile: steps.profile.zip(done.profile_origin.as_deref().map(Cow::Borrowed)),
+        tried,
+        holes: steps.hole_search(),
+        moved: done.moved,
+        workers: done.workers,
+        time: done.time,
+        image: job.image.cloned().map(Arc::new),
     }
 }

@@ -15,7 +15,6 @@ pub(crate) const MOST_FILES: usize = 1024;
 /// Bytes in the queue: a second or two of a quick device.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What waits.
 pub(crate) enum Item {
     File(Arc<Ready>),
     /// Another name for a file that may wait itself.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old");
-//! let ran = bench.run(|cx, worker| make_file(cx, worker, &mut bench.subject("a", "b"), &bench.state("b")));
+//! let ran = bench.run(|worker| make_file(worker, &mut bench.subject("a", "b"), &bench.state("b")));
 //! ran.says(&[]);
 //! assert_eq!(bench.tree(), ["b: new"]);
 //! ```
@@ -35,13 +35,13 @@ use crate::events::{Confirm, Event, Observer, Question};
 use crate::links::DestDir;
 use crate::meta::{Caller, NewEntries, XattrRules};
 use crate::plan::{Dereference, Plan};
-use crate::progress::Progress;
 use crate::publish::{Partials, Sides};
+use crate::recorded_progress::RecordedProgress;
 use crate::report::Session;
 use crate::stats::Stats;
 use crate::walk::{PathNode, Spot};
 use crate::work::directory::{Directory, FullDirectory};
-use crate::work::entry::{DestState, Subject};
+use crate::work::entry::{DestState, Level, Subject};
 use crate::work::file_data::FileData;
 
 /// What everybody who shows a name shows in the place of a temporary one, which nobody can foresee.
@@ -157,8 +157,8 @@ impl Bench {
     /// Notes the filesystem of the destination, as one that is synced as a whole or file by file.
     pub(crate) fn writes_to_filesystem(&self, syncs_whole: bool) -> DeviceNumber {
         let device = Inode::of(self.to.as_fd()).unwrap().id.device();
-        self.services.durability.filesystems.note(device, Path::new("dest"), self.to.as_fd());
-        self.services.durability.filesystems.pretend(device, syncs_whole);
+        self.services.filesystems.note(device, Path::new("dest"), self.to.as_fd());
+        self.services.filesystems.pretend(device, syncs_whole);
         device
     }
 
@@ -167,7 +167,8 @@ impl Bench {
         // One run after the other.
         self.services.progress = OnceLock::new();
         let dir = File::open(self.path()).unwrap();
-        let progress = Progress::open(&self.plan, dir.as_fd(), OsStr::new(""), OsStr::new("journal"), 0).unwrap();
+        let progress =
+            RecordedProgress::open(&self.plan, dir.as_fd(), OsStr::new(""), OsStr::new("journal"), 0).unwrap();
         assert!(self.services.progress.set(progress).is_ok());
     }
 
@@ -198,6 +199,7 @@ impl Bench {
             dest_path,
             listed: None,
             stays: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
         };
         FullDirectory { place: Arc::new(place), sides: Some(Arc::new(self.sides())) }
     }
@@ -215,10 +217,8 @@ impl Bench {
             dest: self.to(dest),
             opened: None,
             dereference: Dereference::Never,
-            follow: false,
-            is_operand: true,
+            level: &Level { dir: None, ancestors: &[], missing: false, is_regular: false, listed: None, made: None },
             sides: None,
-            dest_device: None,
             remote: None,
         }
     }
@@ -228,11 +228,11 @@ impl Bench {
         let dest = self.to(dest);
         let found =
             dest.inode_following().map(|target| Existing { entry: dest.inode().unwrap(), target, is_dot: false });
-        DestState { new: found.is_err(), existing: found.ok(), ..DestState::default() }
+        DestState { new: found.is_err(), existing: found.ok().map(Box::new), ..DestState::default() }
     }
 
     /// Runs a stage.
-    pub(crate) fn run<T>(&self, stage: impl FnOnce(RunContext<'_>, &mut Worker<'_>) -> T) -> Ran<T> {
+    pub(crate) fn run<T>(&self, stage: impl FnOnce(&mut Worker<'_>) -> T) -> Ran<T> {
         let heard = Heard { path: self.path(), meanwhile: self.before_data.as_ref(), said: Mutex::default() };
         let session = Session {
             observer: &heard,
@@ -244,9 +244,8 @@ impl Bench {
             skip_files: Vec::new(),
         };
         let (plan, services, kernel) = (&self.plan, &self.services, &self.kernel);
-        let cx = RunContext { plan, session: &session, services, kernel, peers: None };
-        let mut worker = Worker::new(cx);
-        let value = stage(cx, &mut worker);
+        let mut worker = Worker::new(RunContext { plan, session: &session, services, kernel, peers: None });
+        let value = stage(&mut worker);
         let report = worker.report;
         let (stats, failed, damaged) = (report.stats, report.failed, report.damaged);
         let Said { lines, moves } = heard.said.into_inner();
@@ -353,6 +352,10 @@ impl Observer for Heard<'_> {
             Event::Problem(error) => format!("error: {error}"),
             Event::Warning(error) => format!("warning: {error}"),
             Event::Removed(path) => format!("removed {}", path.display()),
+            Event::Deleted { path, directory: false } => format!("deleted {}", path.display()),
+            Event::Deleted { path, directory: true } => format!("deleted {}/", path.display()),
+            Event::SourceRemoved { source, .. } => format!("removed source {}", source.display()),
+            Event::Renamed { source, dest, .. } => format!("renamed {} to {}", source.display(), dest.display()),
             Event::UnBackedUp { backup, dest } => format!("{} is {} again", backup.display(), dest.display()),
             Event::Digest { dest, digest } => format!("digest of {}: {digest}", dest.display()),
             Event::DataStarted { .. } => {
@@ -363,6 +366,7 @@ impl Observer for Heard<'_> {
                 return;
             }
             Event::Progress(_) | Event::DataDone(_) => return,
+            Event::Spared { .. } | Event::Secured(_) | Event::Stage(_) => return,
             other => format!("{other:?}"),
         };
         self.said.lock().lines.push(shown(&line));

@@ -3,19 +3,19 @@
 //! Some facts cost system calls, or the user's attention, and are seldom needed. [`decide`] asks for them one by one
 //! ([`Decision::Ask`]); the caller finds out, adds the answer, and calls it again.
 
-mod entries;
 mod same_file;
 #[cfg(test)]
 mod tests;
 mod wanted;
 
-pub(crate) use entries::{Existing, Source};
-pub(crate) use same_file::CloseLook;
+pub(crate) use same_file::{CloseLook, Existing, Source};
 pub use wanted::Wanted;
 
-use haul_sys::inode::Kind;
+use haul_sys::inode::{Inode, Kind};
 
-use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan};
+use crate::error::What;
+use crate::events::{Kept, Reason};
+use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan, Update};
 use crate::walk::Identity;
 
 /// What was found out so far.
@@ -23,6 +23,8 @@ use crate::walk::Identity;
 pub(crate) struct Answers {
     /// To [`Fact::CloseLook`].
     pub close_look: Option<CloseLook>,
+    /// To [`Fact::Contents`]: they are.
+    pub same_contents: Option<bool>,
     /// To [`Fact::Overwrite`]: the user agrees.
     pub overwrite: Option<bool>,
     /// To [`Fact::MadeForOperand`].
@@ -38,6 +40,8 @@ pub(crate) struct Answers {
 pub(crate) enum Fact {
     /// How are the two entries related, of which one may be the other or lead to it?
     CloseLook,
+    /// Are the bytes of the two the same, or the texts of two symbolic links?
+    Contents,
     /// Does the user want it replaced?
     Overwrite,
     /// Was the destination made in this run, for an earlier operand?
@@ -45,34 +49,6 @@ pub(crate) enum Fact {
     /// Can the two be one file though their numbers differ?
     Identity,
     /// Is the source what the backup would be called?
-    BackupIsSource,
-}
-
-/// Why a destination stays as it is, which is no failure of the copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// The source is not newer.
-    NotOlder,
-    /// Nothing that exists is to be replaced.
-    Protected,
-    /// The user said no.
-    Declined,
-}
-
-/// Why an entry cannot be copied to where it should go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Conflict {
-    /// It is the source.
-    SameFile,
-    /// What exists is to be reported, not replaced.
-    Exists,
-    /// A directory stands where a file goes.
-    Directory,
-    /// Something else stands where a directory goes.
-    NotDirectory,
-    /// An earlier operand was copied there in this run.
-    JustMade,
-    /// The backup would take the name of the source.
     BackupIsSource,
 }
 
@@ -85,12 +61,15 @@ pub(crate) enum Decision {
     Nothing,
     /// It stays, and the entry is passed over.
     Keep(Kept),
-    /// Nothing happens to either side, and that is an error.
-    Refuse(Conflict),
+    /// Nothing happens to either side, and that is this error.
+    Refuse(What),
     /// It is written into; a directory is entered.
     WriteInto(Identity),
     /// It is removed, then the copy is made.
     Remove,
+    /// The same with all that is in it, as what only the copy has; where something of that stays, nothing happens and that is this
+    /// error.
+    Delete(What),
     /// It stays until a whole copy takes its place.
     Replace(Identity),
     /// It is renamed to its backup name, or linked to that where it shall stay until a whole copy takes its place.
@@ -113,7 +92,7 @@ pub(crate) fn decide(source: &Source<'_>, existing: &Existing, answers: &Answers
         },
     };
     if verdict == same_file::Verdict::Refuse {
-        return Decision::Refuse(Conflict::SameFile);
+        return Decision::Refuse(What::SameFile);
     }
     if source.inode.kind != Kind::Directory
         && let Some(decision) = keep(source, existing, answers, plan)
@@ -139,13 +118,18 @@ pub(crate) fn decide(source: &Source<'_>, existing: &Existing, answers: &Answers
 
 /// `--update`, `-n` and `-i`: reasons to leave the destination as it is.
 fn keep(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Option<Decision> {
-    if plan.only_newer && source.inode.modified <= existing.target.modified {
-        return Some(Decision::Keep(Kept::NotOlder));
+    match compared(source.inode, &existing.target, answers, plan) {
+        None => return Some(Decision::Ask(Fact::Contents)),
+        Some(reason) => {
+            if let Some(why) = up_to_date(reason) {
+                return Some(Decision::Keep(why));
+            }
+        }
     }
     match plan.overwrite {
         Overwrite::Replace => None,
         Overwrite::Skip => Some(Decision::Keep(Kept::Protected)),
-        Overwrite::Refuse => Some(Decision::Refuse(Conflict::Exists)),
+        Overwrite::Refuse => Some(Decision::Refuse(What::NotReplacing)),
         Overwrite::Ask => match answers.overwrite {
             None => Some(Decision::Ask(Fact::Overwrite)),
             Some(false) => Some(Decision::Keep(Kept::Declined)),
@@ -154,23 +138,88 @@ fn keep(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan
     }
 }
 
+/// Why what stands at the destination is replaced, or stays as it is: the reason for what [`decide`] says with these answers.
+pub(crate) fn reason(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Reason {
+    let compared = compared(source.inode, &existing.target, answers, plan).unwrap_or(Reason::Any);
+    match plan.overwrite {
+        Overwrite::Skip | Overwrite::Refuse if up_to_date(compared).is_none() => Reason::Exists,
+        _ => compared,
+    }
+}
+
+/// What is left as it is since it is up to date.
+fn up_to_date(reason: Reason) -> Option<Kept> {
+    match reason {
+        Reason::NotOlder => Some(Kept::NotOlder),
+        Reason::SameSizeAndTime | Reason::SameContents | Reason::SameType => Some(Kept::Same),
+        _ => None,
+    }
+}
+
+/// `--update`: what makes what stands there another file than it is to be, or the same. None if the contents must be known first.
+fn compared(source: &Inode, target: &Inode, answers: &Answers, plan: &Plan) -> Option<Reason> {
+    let differs = |differs: bool, so, same| Some(if differs { so } else { same });
+    match plan.update {
+        Update::All => return Some(Reason::Any),
+        // A copy that keeps its time is no older for what its filesystem cuts off of that.
+        Update::Older => {
+            let same = plan.preserve.timestamps && target.is_modified_as(source);
+            return differs(!same && source.modified > target.modified, Reason::Older, Reason::NotOlder);
+        }
+        Update::Changed | Update::Content => {}
+    }
+    // The source itself is no copy, and a copy is no link.
+    if source.id == target.id || plan.link != LinkMode::Copy {
+        return Some(Reason::Any);
+    }
+    if source.kind != target.kind {
+        return Some(Reason::TypeDiffers);
+    }
+    match source.kind {
+        Kind::Regular if plan.attributes_only => Some(Reason::SameType),
+        Kind::Regular if source.size != target.size => Some(Reason::SizeDiffers),
+        Kind::Regular if plan.update == Update::Changed => {
+            differs(!target.is_modified_as(source), Reason::TimeDiffers, Reason::SameSizeAndTime)
+        }
+        Kind::Regular | Kind::SymbolicLink => {
+            answers.same_contents.and_then(|same| differs(!same, Reason::ContentsDiffer, Reason::SameContents))
+        }
+        kind if copied_as_regular(kind, plan) => Some(Reason::Any),
+        Kind::CharacterDevice | Kind::BlockDevice => {
+            differs(source.node != target.node, Reason::TypeDiffers, Reason::SameType)
+        }
+        Kind::Fifo | Kind::Socket => Some(Reason::SameType),
+        Kind::Directory | Kind::Unknown => Some(Reason::Any),
+    }
+}
+
 /// Types that cannot replace each other, and files that this very run made.
 fn unsuitable(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Option<Decision> {
     let from_directory = source.inode.kind == Kind::Directory;
     if existing.target.kind == Kind::Directory {
-        return (!from_directory).then_some(Decision::Refuse(Conflict::Directory));
-    }
-    if from_directory {
+        if !from_directory {
+            return Some(blocked(source, plan, What::CannotOverwriteDirectory));
+        }
+        // What was moved there for another source would be replaced, and be nowhere.
+        if !plan.moves {
+            return None;
+        }
+    } else if from_directory {
         // With a backup it makes way.
-        return (plan.backup == Backup::None).then_some(Decision::Refuse(Conflict::NotDirectory));
+        return (plan.backup == Backup::None).then(|| blocked(source, plan, What::CannotOverwriteNonDirectory));
     }
     if !source.is_operand || plan.backup == Backup::Numbered {
         return None;
     }
     match answers.made_for_operand {
         None => Some(Decision::Ask(Fact::MadeForOperand)),
-        Some(made) => made.then_some(Decision::Refuse(Conflict::JustMade)),
+        Some(made) => made.then_some(Decision::Refuse(What::JustCreated)),
     }
+}
+
+/// A directory and something else stand in each other's place. What the user has named stays in any case.
+fn blocked(source: &Source<'_>, plan: &Plan, conflict: What) -> Decision {
+    if plan.delete.is_some() && !source.is_operand { Decision::Delete(conflict) } else { Decision::Refuse(conflict) }
 }
 
 /// The destination is to be overwritten: how.
@@ -182,12 +231,16 @@ fn overwrite(source: &Source<'_>, existing: &Existing, answers: &Answers, identi
         let may_be_source = plan.backup != Backup::Numbered;
         return match answers.backup_is_source {
             None if may_be_source => Decision::Ask(Fact::BackupIsSource),
-            Some(true) if may_be_source => Decision::Refuse(Conflict::BackupIsSource),
+            Some(true) if may_be_source => Decision::Refuse(What::BackupWouldDestroySource),
             // A directory is not renamed into its place.
             _ => Decision::BackUp { link: replaces && source.inode.kind != Kind::Directory, identity },
         };
     }
+    let other_type = existing.target.kind != Kind::Regular && copied_as_regular(source.inode.kind, plan);
     let must_go = plan.remove_destination
+        || (other_type && is_mirrored(plan, source.is_operand))
+        // What is moved stays what it was: it does not become the contents of another file.
+        || plan.moves
         || (!plan.attributes_only
             && ((plan.preserve.links && existing.target.links > 1)
                 || (source.dereference == Dereference::Never && source.inode.kind != Kind::Regular)));
@@ -206,9 +259,17 @@ pub(crate) fn copied_as_regular(kind: Kind, plan: &Plan) -> bool {
 
 /// Whether a symbolic link at the destination counts itself, not what it leads to: regular files can be written through a link;
 /// others cannot, nor can what is going to be removed or linked.
-pub(crate) fn acts_on_entry(source: Kind, plan: &Plan) -> bool {
+pub(crate) fn acts_on_entry(source: Kind, plan: &Plan, is_operand: bool) -> bool {
     !copied_as_regular(source, plan)
         || plan.link != LinkMode::Copy
         || plan.backup != Backup::None
         || plan.remove_destination
+        || plan.moves
+        || is_mirrored(plan, is_operand)
+}
+
+/// Whether the copy is to be of the same type as the source, and nothing is written through a symbolic link or into a device. What
+/// the user has named is what it is.
+fn is_mirrored(plan: &Plan, is_operand: bool) -> bool {
+    plan.delete.is_some() && !is_operand
 }

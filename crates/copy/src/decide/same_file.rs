@@ -1,9 +1,46 @@
-//! Whether source and destination being the same file is a mistake, in the cases that GNU cp distinguishes.
+//! The two entries that a decision is about, and whether their being the same file is a mistake, in the cases that GNU cp
+//! distinguishes.
 
 use haul_sys::inode::{Inode, Kind};
 
-use super::entries::{Existing, Source};
 use crate::plan::{Backup, Dereference, LinkMode, Plan};
+
+/// The entry of the source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// Links followed or not as the options say.
+    pub inode: &'a Inode,
+    /// Which links are followed from here on.
+    pub dereference: Dereference,
+    /// It was named by the user.
+    pub is_operand: bool,
+}
+
+impl Source<'_> {
+    /// Whether it matters what the two lead to.
+    pub(crate) fn needs_targets(&self, existing: &Existing) -> bool {
+        let links = [self.inode.kind, existing.target.kind] == [Kind::SymbolicLink; 2];
+        self.dereference == Dereference::Never && !links
+    }
+}
+
+/// A destination as it was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Existing {
+    /// The entry itself.
+    pub entry: Inode,
+    /// What the copy would act on: the entry, or what it leads to.
+    pub target: Inode,
+    /// Its name is `.` or `..`.
+    pub is_dot: bool,
+}
+
+impl Existing {
+    /// Other entries may be names of the same file.
+    pub(crate) fn has_several_names(&self) -> bool {
+        self.target.kind != Kind::Directory && self.target.links > 1
+    }
+}
 
 /// What to do with a destination that may be the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +113,13 @@ fn judge_entries(source: &Source<'_>, look: &CloseLook, plan: &Plan, inode: &Ino
     if plan.backup != Backup::None {
         return judge_with_backup(source, look, inode, target);
     }
-    if plan.remove_destination {
-        if is_link(target) {
-            return Verdict::Go;
-        }
-        if same && target.links > 1 && !look.one_entry {
-            return Verdict::Go;
-        }
+    // What only the copy has goes, also a link to the source.
+    let goes = plan.remove_destination || plan.moves || plan.delete.is_some() && !source.is_operand;
+    if is_link(target) && goes {
+        return Verdict::Go;
+    }
+    if plan.remove_destination && same && target.links > 1 && !look.one_entry {
+        return Verdict::Go;
     }
     if !is_link(inode) && !is_link(target) && !same {
         return Verdict::Go;

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Time};
 
 use super::*;
-use crate::plan::{Durable, Preserve};
+use crate::plan::{Delete, Durable, Preserve};
 
 /// What the source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,7 @@ struct World {
     existing: Option<Existing>,
     dereference: Dereference,
     answers: Answers,
+    is_operand: bool,
 }
 
 impl World {
@@ -89,7 +90,7 @@ impl World {
             To::LinkToSource => (link, Some(Some(source))),
         };
         let target = match behind {
-            Some(target) if !acts_on_entry(kind, plan) => target,
+            Some(target) if !acts_on_entry(kind, plan, plan.delete.is_none()) => target,
             _ => Some(entry),
         };
         let leads_to = |entry: &Inode, behind: Option<Option<Inode>>| match behind {
@@ -109,6 +110,7 @@ impl World {
         };
         let answers = Answers {
             close_look: Some(look),
+            same_contents: Some(false),
             overwrite: Some(true),
             made_for_operand: Some(false),
             identity: Some(Identity::Two),
@@ -116,11 +118,11 @@ impl World {
         };
         let dereference = if from == From::File { Dereference::Always } else { Dereference::Never };
         let existing = target.map(|target| Existing { entry, target, is_dot: false });
-        World { from, to, source, existing, dereference, answers }
+        World { from, to, source, existing, dereference, answers, is_operand: true }
     }
 
     fn source(&self) -> Source<'_> {
-        Source { inode: &self.source, dereference: self.dereference, is_operand: true }
+        Source { inode: &self.source, dereference: self.dereference, is_operand: self.is_operand }
     }
 
     /// What is decided if all is known.
@@ -141,6 +143,7 @@ impl World {
             asked.push(fact);
             match fact {
                 Fact::CloseLook => known.close_look = self.answers.close_look,
+                Fact::Contents => known.same_contents = self.answers.same_contents,
                 Fact::Overwrite => known.overwrite = self.answers.overwrite,
                 Fact::MadeForOperand => known.made_for_operand = self.answers.made_for_operand,
                 Fact::Identity => known.identity = self.answers.identity,
@@ -161,7 +164,7 @@ fn plan_for(from: From) -> Plan {
 /// A column of the table: its name, and what it changes.
 type Column = (&'static str, fn(&mut Plan, &mut World));
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 22] = [
     ("plain", |_, _| {}),
     ("-n", |plan, _| plan.overwrite = Overwrite::Skip),
     ("none-fail", |plan, _| plan.overwrite = Overwrite::Refuse),
@@ -170,10 +173,26 @@ const COLUMNS: [Column; 16] = [
         plan.overwrite = Overwrite::Ask;
         world.answers.overwrite = Some(false);
     }),
-    ("-u, newer", |plan, _| plan.only_newer = true),
+    ("-u, newer", |plan, _| plan.update = Update::Older),
     ("-u, older", |plan, world| {
-        plan.only_newer = true;
+        plan.update = Update::Older;
         world.source.modified.seconds = 10;
+    }),
+    ("changed: time", |plan, _| plan.update = Update::Changed),
+    ("changed: size", |plan, world| {
+        plan.update = Update::Changed;
+        world.source.modified.seconds = 50;
+        world.source.size = 1;
+    }),
+    ("changed: no", |plan, world| {
+        plan.update = Update::Changed;
+        world.source.modified.seconds = 50;
+        world.answers.same_contents = Some(true);
+    }),
+    ("content: yes", |plan, _| plan.update = Update::Content),
+    ("content: no", |plan, world| {
+        plan.update = Update::Content;
+        world.answers.same_contents = Some(true);
     }),
     ("--backup", |plan, _| plan.backup = Backup::Simple),
     ("numbered", |plan, _| plan.backup = Backup::Numbered),
@@ -183,6 +202,10 @@ const COLUMNS: [Column; 16] = [
     ("--remove-destination", |plan, _| plan.remove_destination = true),
     ("--attributes-only", |plan, _| plan.attributes_only = true),
     ("--atomic", |plan, _| plan.atomic = true),
+    ("--delete", |plan, world| {
+        plan.delete = Some(Delete::default());
+        world.is_operand = false;
+    }),
     ("doubtful", |_, world| world.answers.identity = Some(Identity::Doubtful)),
 ];
 
@@ -204,6 +227,7 @@ fn words(decision: Option<Decision>) -> String {
         Some(Decision::Refuse(conflict)) => format!("refuse: {conflict:?}"),
         Some(Decision::WriteInto(_)) => "write".into(),
         Some(Decision::Remove) => "remove".into(),
+        Some(Decision::Delete(_)) => "delete".into(),
         Some(Decision::Replace(_)) => "replace".into(),
         Some(Decision::BackUp { link: true, .. }) => "back up by link".into(),
         Some(Decision::BackUp { link: false, .. }) => "back up".into(),
@@ -244,7 +268,8 @@ fn for_all(mut check: impl FnMut(&World, &Plan)) {
     let overwrite = [Overwrite::Replace, Overwrite::Ask, Overwrite::Skip, Overwrite::Refuse];
     let backup = [Backup::None, Backup::Simple, Backup::Existing, Backup::Numbered];
     let link = [LinkMode::Copy, LinkMode::Hard, LinkMode::Symbolic];
-    for choice in 0..4 * 4 * 3 * (1 << 9) {
+    let update = [Update::All, Update::Older, Update::Changed, Update::Content];
+    for choice in 0..1_usize << 16 {
         let flag = |bit: usize| choice >> (6 + bit) & 1 == 1;
         let link = match choice >> 4 & 3 {
             3 => continue,
@@ -255,7 +280,7 @@ fn for_all(mut check: impl FnMut(&World, &Plan)) {
                 overwrite: overwrite[choice & 3],
                 backup: backup[choice >> 2 & 3],
                 link,
-                only_newer: flag(0),
+                update: update[choice >> 6 & 1 | choice >> 14 & 2],
                 preserve: Preserve { links: flag(1), ..Preserve::default() },
                 remove_destination: flag(2),
                 attributes_only: flag(3),
@@ -268,10 +293,59 @@ fn for_all(mut check: impl FnMut(&World, &Plan)) {
             world.answers.identity = Some(if flag(7) { Identity::Doubtful } else { Identity::Two });
             if flag(8) {
                 world.source.modified.seconds = 10;
+                world.answers.same_contents = Some(true);
             }
             check(&world, &plan);
         }
     }
+}
+
+#[test]
+fn what_differs_first_is_the_reason() {
+    let cell = |name: &str| {
+        let change = COLUMNS.iter().find(|(column, _)| *column == name).expect("a column").1;
+        let (world, plan) = with(From::TreeFile, To::File, change);
+        reason(&world.source(), world.existing.as_ref().unwrap(), &world.answers, &plan)
+    };
+    for (name, expected) in [
+        ("plain", Reason::Any),
+        ("-n", Reason::Exists),
+        ("-i: yes", Reason::Any),
+        ("-u, newer", Reason::Older),
+        ("-u, older", Reason::NotOlder),
+        ("changed: time", Reason::TimeDiffers),
+        ("changed: size", Reason::SizeDiffers),
+        ("changed: no", Reason::SameSizeAndTime),
+        ("content: yes", Reason::ContentsDiffer),
+        ("content: no", Reason::SameContents),
+    ] {
+        assert_eq!(cell(name), expected, "{name}");
+    }
+    let plan = Plan { update: Update::Changed, ..plan_for(From::TreeFile) };
+    let world = World::new(From::TreeFile, To::Fifo, &plan);
+    let reason = reason(&world.source(), world.existing.as_ref().unwrap(), &world.answers, &plan);
+    assert_eq!(reason, Reason::TypeDiffers);
+}
+
+#[test]
+fn the_reason_is_one_to_stay_exactly_where_the_file_is_kept() {
+    for_all(|world, plan| {
+        let Some(existing) = world.existing.filter(|_| world.from != From::Directory) else { return };
+        let why = match reason(&world.source(), &existing, &world.answers, plan) {
+            Reason::NotOlder => Some(Kept::NotOlder),
+            Reason::SameSizeAndTime | Reason::SameContents | Reason::SameType => Some(Kept::Same),
+            Reason::Exists => Some(Kept::Protected),
+            _ => None,
+        };
+        match world.decision(plan) {
+            Some(Decision::Keep(Kept::Declined)) => assert_eq!(why, None),
+            Some(Decision::Keep(kept)) => assert_eq!(why, Some(kept), "{plan:?}"),
+            Some(Decision::Refuse(What::NotReplacing)) => assert_eq!(why, Some(Kept::Protected)),
+            // The source itself is no matter of reasons.
+            Some(Decision::Refuse(What::SameFile)) => {}
+            decision => assert_eq!(why, None, "{:?} to {:?}: {decision:?}, {plan:?}", world.from, world.to),
+        }
+    });
 }
 
 #[test]
@@ -282,7 +356,7 @@ fn what_is_asked_for_one_by_one_decides_as_if_all_were_known() {
         assert_eq!(Some(decision), world.decision(plan), "{:?} to {:?}, {plan:?}", world.from, world.to);
         seen.extend(asked.iter().map(|fact| format!("{fact:?}")));
     });
-    assert_eq!(seen.len(), 5, "facts that were asked for: {seen:?}");
+    assert_eq!(seen.len(), 6, "facts that were asked for: {seen:?}");
 }
 
 #[test]
@@ -321,6 +395,20 @@ fn a_directory_at_the_destination_is_entered_or_left_alone() {
 }
 
 #[test]
+fn what_the_user_has_named_is_never_in_the_way() {
+    let mut deleted = 0;
+    for_all(|world, plan| {
+        let plan = Plan { delete: Some(Delete::default()), ..plan.clone() };
+        let decision = world.decision(&plan);
+        assert!(!matches!(decision, Some(Decision::Delete(_))), "{:?} to {:?}", world.from, world.to);
+        let below = Source { is_operand: false, ..world.source() };
+        let decision = world.existing.as_ref().map(|existing| decide(&below, existing, &world.answers, &plan));
+        deleted += u32::from(matches!(decision, Some(Decision::Delete(_))));
+    });
+    assert!(deleted > 0, "what was not named is");
+}
+
+#[test]
 fn what_is_protected_stays_whatever_else_is_asked() {
     for_all(|world, plan| {
         let protected = matches!(plan.overwrite, Overwrite::Skip | Overwrite::Refuse);
@@ -328,7 +416,7 @@ fn what_is_protected_stays_whatever_else_is_asked() {
             return;
         }
         let decision = world.decision(plan);
-        let stays = matches!(decision, Some(Decision::Keep(_) | Decision::Refuse(Conflict::Exists)));
+        let stays = matches!(decision, Some(Decision::Keep(_) | Decision::Refuse(What::NotReplacing)));
         assert!(stays, "{decision:?}, {plan:?}");
     });
 }
@@ -337,7 +425,7 @@ fn what_is_protected_stays_whatever_else_is_asked() {
 fn nobody_is_asked_about_a_file_that_is_up_to_date_or_protected() {
     for_all(|world, plan| {
         let Some((decision, asked)) = world.asked(plan) else { return };
-        let no_question = matches!(decision, Decision::Keep(Kept::NotOlder | Kept::Protected));
+        let no_question = matches!(decision, Decision::Keep(Kept::NotOlder | Kept::Same | Kept::Protected));
         assert!(!(no_question && asked.contains(&Fact::Overwrite)), "{plan:?}");
     });
 }
@@ -361,7 +449,7 @@ fn what_was_made_for_an_earlier_operand_is_not_overwritten_but_with_numbered_bac
         let plan = Plan { backup, ..Plan::default() };
         let mut world = World::new(From::File, To::File, &plan);
         world.answers.made_for_operand = Some(true);
-        let refused = world.decision(&plan) == Some(Decision::Refuse(Conflict::JustMade));
+        let refused = world.decision(&plan) == Some(Decision::Refuse(What::JustCreated));
         assert_eq!(refused, backup != Backup::Numbered, "{backup:?}");
     }
 }
@@ -372,7 +460,7 @@ fn a_backup_never_takes_the_name_of_the_source() {
         let plan = Plan { backup, ..Plan::default() };
         let mut world = World::new(From::File, To::File, &plan);
         world.answers.backup_is_source = Some(true);
-        assert_eq!(world.decision(&plan), Some(Decision::Refuse(Conflict::BackupIsSource)), "{backup:?}");
+        assert_eq!(world.decision(&plan), Some(Decision::Refuse(What::BackupWouldDestroySource)), "{backup:?}");
     }
 }
 
@@ -384,4 +472,29 @@ fn dot_and_dot_dot_get_no_backup() {
         existing.is_dot = true;
     }
     assert_eq!(world.decision(&plan), Some(Decision::WriteInto(Identity::Two)));
+}
+
+#[test]
+fn what_is_moved_takes_the_place_of_what_stands_there() {
+    let moved = |from, to| {
+        let (world, plan) = with(from, to, |plan, _| plan.moves = true);
+        words(world.asked(&plan).map(|(decision, _)| decision))
+    };
+    for to in [To::File, To::FileOfTwoNames, To::Fifo, To::LinkToFile, To::LinkToNothing, To::LinkToSource] {
+        assert_eq!(moved(From::TreeFile, to), "replace", "{to:?}");
+    }
+    for to in [To::Source, To::OtherNameOfSource] {
+        assert_eq!(moved(From::TreeFile, to), "refuse: SameFile", "{to:?}");
+    }
+    assert_eq!(moved(From::TreeFile, To::Directory), "refuse: CannotOverwriteDirectory");
+    assert_eq!(moved(From::Directory, To::Directory), "write");
+}
+
+#[test]
+fn a_second_directory_of_one_name_is_not_moved_into_the_first() {
+    let (world, plan) = with(From::Directory, To::Directory, |plan, world| {
+        plan.moves = true;
+        world.answers.made_for_operand = Some(true);
+    });
+    assert_eq!(world.decision(&plan), Some(Decision::Refuse(What::JustCreated)));
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use haul_guest::report::{Map, Verdict};
 use haul_image::{
@@ -16,7 +16,7 @@ use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::context::RunContext;
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event};
 use crate::images::{ImageReport, RegionReport};
@@ -90,10 +90,9 @@ impl Observer for ImageProgress<'_> {
 /// Looks whether a file is an image of which something is free, before anything happens to the destination. Nothing if
 /// nobody wants to know.
 pub(crate) fn look_for_free<'a>(
-    cx: RunContext<'_>,
+    cx: RunContext<'a>,
     job: &FileData<'_>,
     created: bool,
-    turns: &'a Mutex<()>,
 ) -> Result<Option<Box<Looked<'a>>>, Error> {
     let plan = cx.plan;
     let required = plan.smart == SmartCopy::Require;
@@ -123,7 +122,7 @@ pub(crate) fn look_for_free<'a>(
     if size < SMALLEST && !required {
         return Ok(None);
     }
-    let turn = turns.lock();
+    let turn = cx.services.images.lock();
     let first = Look::of(job.transfer.source_inode, &system);
     let source = Source::given(Arc::clone(&job.transfer.source), *job.transfer.source_inode, job.source_path, size);
     let seen = look(&source, job.source_dir, plan);
@@ -143,17 +142,13 @@ pub(crate) fn look_for_free<'a>(
 }
 
 /// Copies the data of an image without what is free in it, tells the observer, and counts.
-pub(crate) fn move_image(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    job: &FileData<'_>,
-    looked: &mut Looked<'_>,
-) -> Result<(), Broken> {
+pub(crate) fn move_image(worker: &mut Worker<'_>, job: &FileData<'_>, looked: &mut Looked<'_>) -> Result<(), Broken> {
+    let cx = worker.cx;
     let Some(found) = &looked.found else { return Ok(()) };
     let started = Instant::now();
     let session = cx.session;
     let source = &looked.source;
-    session.observer.event(&Event::DataStarted { source: job.source_path.into(), size: source.file_size() });
+    session.tell_of_data(|| Event::DataStarted { source: job.source_path.into(), size: source.file_size() });
     let progress = ImageProgress { session, counted: Mutex::default() };
     let probe = &cx.services.transfers.probe;
     probe.begin();
@@ -179,23 +174,25 @@ pub(crate) fn move_image(
     probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
     let done = done.map_err(|failure| Broken { error: failure.error })?;
     progress.count(&done.stats);
-    conclude(report, job, &mut looked.report, &done);
-    session.observer.event(&Event::DataDone(DataReport {
-        source: job.source_path.into(),
-        dest: job.dest_path.into(),
-        reasons: Cow::Borrowed(match cx.plan.data.cache {
-            _ if !done.to_device => &[NOT_READ],
-            CacheUse::Drop => &[NOT_READ, AS_TOLD],
-            _ => &[NOT_READ, TO_DEVICE],
-        }),
-        profile: None,
-        tried: Cow::Borrowed(&[]),
-        holes: if cx.plan.data.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
-        moved: moved(&done.stats),
-        workers: 1,
-        time: started.elapsed(),
-        image: Some(Arc::new(looked.report.clone())),
-    }));
+    conclude(&mut worker.report, job, &mut looked.report, &done);
+    session.tell_of_data(|| {
+        Event::DataDone(DataReport {
+            source: job.source_path.into(),
+            dest: job.dest_path.into(),
+            reasons: Cow::Borrowed(match cx.plan.data.cache {
+                _ if !done.to_device => &[NOT_READ],
+                CacheUse::Drop => &[NOT_READ, AS_TOLD],
+                _ => &[NOT_READ, TO_DEVICE],
+            }),
+            profile: None,
+            tried: Cow::Borrowed(&[]),
+            holes: if cx.plan.data.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
+            moved: moved(&done.stats),
+            workers: usize::try_from(done.stats.workers).unwrap_or(usize::MAX),
+            time: started.elapsed(),
+            image: Some(Arc::new(looked.report.clone())),
+        })
+    });
     Ok(())
 }
 
@@ -204,6 +201,9 @@ fn conclude(report: &mut Reporter<'_>, job: &FileData<'_>, image: &mut ImageRepo
     image.source_written = done.source_written;
     image.copied_after_all = done.doubt.as_ref().map(ToString::to_string);
     image.skipped = done.stats.free;
+    image.workers = done.stats.workers;
+    let times = &done.stats.times;
+    (image.worker_time, image.read_time, image.write_time) = (times.workers, times.read, times.write);
     if done.doubt.is_some() {
         image.regions.iter_mut().for_each(|region| region.skipped = 0);
     }
@@ -313,6 +313,10 @@ fn report_of(job: &FileData<'_>, seen: &Seen) -> ImageReport {
         skipped: 0,
         copied_after_all: None,
         source_written: false,
+        workers: 0,
+        worker_time: Duration::ZERO,
+        read_time: Duration::ZERO,
+        write_time: Duration::ZERO,
         regions: map.regions.iter().map(region).collect(),
     }
 }
@@ -326,6 +330,7 @@ fn options(plan: &Plan) -> Options {
         direct: false,
         cache: plan.data.cache,
         zero_scan: plan.data.sparse == Sparse::Always,
+        queued: false,
         mode: haul_image::Mode::Copy,
         // The run looks itself, and knows what the user wants then.
         fail_if_written: false,
@@ -372,7 +377,7 @@ mod tests {
 
     fn make_b(bench: &Bench) -> Ran<bool> {
         let (mut subject, state) = (bench.subject("a", "b"), bench.state("b"));
-        bench.run(|cx, worker| make_file(cx, worker, &mut subject, &state).is_ok())
+        bench.run(|worker| make_file(worker, &mut subject, &state).is_ok())
     }
 
     /// Whether `b` is a copy of the whole file, which it is, or of what is in use.
@@ -460,7 +465,7 @@ mod tests {
         let dir = fs::File::open("/dev").unwrap();
         let null = crate::walk::Spot::new(dir.as_fd(), "null".as_ref(), "a".as_ref());
         let (mut subject, state) = (bench.subject_of(null, "b"), bench.state("b"));
-        let ran = bench.run(|cx, worker| make_file(cx, worker, &mut subject, &state).is_ok());
+        let ran = bench.run(|worker| make_file(worker, &mut subject, &state).is_ok());
         ran.says(&[&not_smart("it is no disk image")]);
         assert!(!ran.value && bench.tree().is_empty());
     }

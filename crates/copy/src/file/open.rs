@@ -15,18 +15,18 @@ use crate::attributes::{Keep, SPECIAL_RIGHTS, side};
 use crate::context::{RunContext, Worker};
 use crate::decide::Existing;
 use crate::error::{Error, What};
+use crate::events::Event;
 use crate::finish::{resume, undo, written};
 use crate::journal::{Fingerprint, Record};
-use crate::meta::{self, NewEntries, Object};
+use crate::meta::{NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
 use crate::report::{Reported, Reporter};
 use crate::walk::Spot;
 use crate::work::entry::{self, Adopted, DestState, Subject, Unfinished};
 use crate::work::file_data::FileData;
 
-/// An open destination.
-struct Opened {
-    pub fd: OwnedFd,
+pub(crate) struct OpenDest {
+    pub fd: Arc<OwnedFd>,
     pub inode: Inode,
     /// The inode was asked for; otherwise it is [`Inode::just_made`].
     pub known: bool,
@@ -34,22 +34,13 @@ struct Opened {
     /// An old one was removed just now, since it could not be opened.
     pub replaced: bool,
     /// What was known of the directory when it was made.
-    pub entries: NewEntries,
+    entries: NewEntries,
 }
 
-/// Both sides of a file, open.
 pub(crate) struct OpenFiles {
     pub source: Arc<OwnedFd>,
     pub source_inode: Inode,
-    pub dest: Arc<OwnedFd>,
-    pub dest_inode: Inode,
-    /// The destination was looked at; otherwise it is [`Inode::just_made`].
-    pub known: bool,
-    pub created: bool,
-    /// An old destination was removed just now, since it could not be opened.
-    pub replaced: bool,
-    /// What was known of the directory when the destination was made.
-    entries: NewEntries,
+    pub dest: OpenDest,
 }
 
 impl OpenFiles {
@@ -57,21 +48,20 @@ impl OpenFiles {
     pub(crate) fn keep<'k>(&'k self, subject: &'k Subject<'_>, source_inode: &'k Inode) -> Keep<'k> {
         Keep {
             source: side(&self.source, false, source_inode, subject.source.path),
-            dest: side(&self.dest, false, &self.dest_inode, subject.dest.path),
-            created: self.created,
-            entries: self.entries,
+            dest: side(&self.dest.fd, false, &self.dest.inode, subject.dest.path),
+            created: self.dest.created,
+            entries: self.dest.entries,
         }
     }
 
-    /// The data to be moved.
     pub(crate) fn data<'t>(
         &'t self,
         subject: &Subject<'t>,
         demands: Demands,
         peers: Option<&'t dyn Peers>,
     ) -> FileData<'t> {
-        let files = [Arc::clone(&self.source), Arc::clone(&self.dest)];
-        let transfer = Transfer::new(files, [&self.source_inode, &self.dest_inode], demands);
+        let files = [Arc::clone(&self.source), Arc::clone(&self.dest.fd)];
+        let transfer = Transfer::new(files, [&self.source_inode, &self.dest.inode], demands);
         FileData {
             transfer: Transfer { peers, ..transfer },
             source_path: subject.source.path,
@@ -85,7 +75,6 @@ impl OpenFiles {
 
 /// Opens the source, and opens or makes the destination, without changing what stands there.
 pub(crate) fn both_sides(
-    cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
     state: &DestState,
@@ -95,22 +84,21 @@ pub(crate) fn both_sides(
         Some(opened) => (opened, subject.inode),
         None => open_regular_source(&mut worker.report, subject)?,
     };
-    unfinished.print = resume::fingerprint_of(cx, source.as_fd(), &source_inode);
-    let opened = open_regular_destination(cx, &mut worker.report, subject, state, &source_inode, unfinished);
-    let Some(Opened { fd, inode, known, created, replaced, entries }) = opened else {
-        cx.session.partials.done();
+    unfinished.print = resume::fingerprint_of(worker.cx, source.as_fd(), &source_inode);
+    let opened = open_regular_destination(worker, subject, state, &source_inode, unfinished);
+    let Some(dest) = opened else {
+        worker.cx.session.partials.done();
         return Err(Reported);
     };
-    if known {
-        written::will_write_to(cx, worker, inode.id.device(), subject.dest.path, fd.as_fd());
+    if dest.known {
+        written::will_write_to(worker, dest.inode.id.device(), subject.dest.path, dest.fd.as_fd());
     }
-    let (source, dest) = (Arc::new(source), Arc::new(fd));
-    Ok(OpenFiles { source, source_inode, dest, dest_inode: inode, known, created, replaced, entries })
+    Ok(OpenFiles { source: Arc::new(source), source_inode, dest })
 }
 
 fn open_regular_source(report: &mut Reporter<'_>, subject: &Subject<'_>) -> Result<(OwnedFd, Inode), Reported> {
     let path = subject.source.path;
-    let flags = if subject.follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
+    let flags = if subject.follow() { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
     let opened = match subject.inode.kind {
         Kind::Regular => open_without_waiting(subject.source, flags),
         _ => subject.source.open(flags, 0),
@@ -124,17 +112,17 @@ fn open_regular_source(report: &mut Reporter<'_>, subject: &Subject<'_>) -> Resu
 }
 
 fn open_regular_destination(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
     source_inode: &Inode,
     unfinished: &mut Unfinished,
-) -> Option<Opened> {
+) -> Option<OpenDest> {
+    let cx = worker.cx;
     let dest = subject.dest;
     if let Some(adopted) = unfinished.adopted.take() {
         let mode = mode_as_new(cx, &adopted, state, source_inode);
-        return go_on_with(cx, report, adopted, mode, dest.path, unfinished);
+        return go_on_with(worker, adopted, mode, dest.path, unfinished);
     }
     let mut replaced = false;
     let opened = if state.new {
@@ -143,7 +131,7 @@ fn open_regular_destination(
         match open_existing(cx, subject, state) {
             Err(Errno::NOENT) => create(cx, subject, state, source_inode),
             Err(_) if cx.plan.force => {
-                if !entry::remove(report, dest) {
+                if !entry::remove(&mut worker.report, dest) {
                     return None;
                 }
                 replaced = true;
@@ -155,49 +143,49 @@ fn open_regular_destination(
     let (fd, created, entries) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            report.failed = true;
-            error.into_iter().for_each(|error| _ = report.problem(error));
+            worker.report.failed = true;
+            error.into_iter().for_each(|error| _ = worker.report.problem(error));
             if replaced {
-                report.warning(&Error::new(What::Lost, dest.path));
+                worker.report.warning(&Error::new(What::Lost, dest.path));
             }
             return None;
         }
     };
     if let Some(inode) = created.then(|| need_not_look(cx, subject, state, source_inode)).flatten() {
-        return Some(Opened { fd, inode, known: false, created, replaced, entries });
+        return Some(OpenDest { fd: Arc::new(fd), inode, known: false, created, replaced, entries });
     }
     let inode = match Inode::of(fd.as_fd()) {
         Ok(inode) => inode,
         Err(errno) => {
             let error = Error::new(What::CannotFstat, dest.path).errno(errno);
-            undo::give_up_unseen(cx, report, dest, &fd, (created, unfinished), error);
+            undo::refuse(worker, dest, (&fd, None), (created, unfinished), error);
             if replaced {
-                report.warning(&Error::new(What::Lost, dest.path));
+                worker.report.warning(&Error::new(What::Lost, dest.path));
             }
             return None;
         }
     };
-    let existing = state.existing.filter(|_| !created);
+    let existing = state.existing.as_deref().filter(|_| !created);
     if let Some(objection) = objection(subject, (&fd, &inode), existing, source_inode) {
-        report.problem(objection);
+        worker.report.problem(objection);
         return None;
     }
-    Some(Opened { fd, inode, known: true, created, replaced, entries })
+    Some(OpenDest { fd: Arc::new(fd), inode, known: true, created, replaced, entries })
 }
 
 /// Why nothing may be written to a destination: the names were checked before; this is what they lead to now.
 fn objection(
     subject: &Subject<'_>,
     (fd, inode): (&OwnedFd, &Inode),
-    existing: Option<Existing>,
+    existing: Option<&Existing>,
     source_inode: &Inode,
 ) -> Option<Error> {
     let dest = subject.dest.path;
     if inode.id == source_inode.id && inode.kind == Kind::Regular {
         return Some(Error::new(What::SameFile, subject.source.path).and(dest));
     }
-    let expected = existing.map(|existing| existing.target).filter(|target| target.kind == Kind::Regular)?;
-    let same = inode.is_same_file_as(&expected) || inode.kind == Kind::Regular && renumbers(fd.as_fd());
+    let expected = existing.map(|existing| &existing.target).filter(|target| target.kind == Kind::Regular)?;
+    let same = inode.is_same_file_as(expected) || inode.kind == Kind::Regular && renumbers(fd.as_fd());
     (!same).then(|| Error::new(What::ReplacedWhileCopied, dest))
 }
 
@@ -212,8 +200,8 @@ fn need_not_look(cx: RunContext<'_>, subject: &Subject<'_>, state: &DestState, s
         && plan.data.sparse == Sparse::Auto
         && !plan.uses_temporary_file()
         && !state.temporary;
-    let device = subject.dest_device.filter(|device| device.major != 0)?;
-    (plain && source_inode.size < SMALL).then(|| Inode::just_made(device))
+    let [_, device] = subject.level.ancestors.last()?.devices();
+    (plain && device.major != 0 && source_inode.size < SMALL).then(|| Inode::just_made(device))
 }
 
 /// Opens what stands there, without truncating it: first it must be known that it is not the source.
@@ -222,11 +210,11 @@ fn open_existing(
     subject: &Subject<'_>,
     state: &DestState,
 ) -> Result<(OwnedFd, bool, NewEntries), Errno> {
-    let was_link = state.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
+    let was_link = state.existing.as_ref().is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
     let flags = if was_link { OFlags::WRONLY } else { OFlags::WRONLY | OFlags::NOFOLLOW };
     // Only who names a FIFO, to write to that, means to wait for somebody who reads it.
     let means_it = !cx.plan.recursive && !cx.plan.uses_temporary_file();
-    let opened = match state.existing.map(|existing| existing.target.kind) {
+    let opened = match state.existing.as_ref().map(|existing| existing.target.kind) {
         Some(Kind::Regular) => open_without_waiting(subject.dest, flags)?,
         Some(Kind::Fifo) if !means_it => open_without_waiting(subject.dest, flags)?,
         _ => subject.dest.open(flags, 0)?,
@@ -279,10 +267,7 @@ pub(crate) fn creation_mode(cx: RunContext<'_>, state: &DestState, source_inode:
     match state.replaced {
         // It gets that of the old one, which may be narrower than the source's.
         Some(_) => 0o600,
-        None => {
-            let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
-            meta::creation_mode(Kind::Regular, source_inode, entries, preserve, caller).mode
-        }
+        None => cx.creation_mode(Kind::Regular, source_inode, entries),
     }
 }
 
@@ -298,46 +283,46 @@ fn mode_as_new(cx: RunContext<'_>, adopted: &Adopted, state: &DestState, source_
 
 /// Goes on with such a file, with this mode.
 fn go_on_with(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     adopted: Adopted,
     mode: u32,
     path: &Path,
     unfinished: &mut Unfinished,
-) -> Option<Opened> {
+) -> Option<OpenDest> {
     let Adopted { fd, inode, prefix, source } = adopted;
     // What has changed since the look is another source.
     let start = if unfinished.print == Some(source) { prefix } else { 0 };
-    if start < prefix && !take_back_beginning(cx, report, source, &inode, unfinished) {
+    if start < prefix && !take_back_beginning(worker, source, &inode, unfinished) {
         return None;
     }
-    let entries = NewEntries::UNKNOWN;
     let prepared = Object { fd: fd.as_fd(), path_only: false }
         .set_mode(mode)
         .and_then(|()| retry_on_intr(|| ftruncate(&fd, start)))
         .and_then(|()| Inode::of(fd.as_fd()));
-    let inode = report.check(prepared, What::CannotCreateRegular, path).ok()?;
+    let inode = worker.report.check(prepared, What::CannotCreateRegular, path).ok()?;
     unfinished.start = start;
-    report.stats.resumed_bytes += start;
-    Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
+    worker.report.stats.resumed_bytes += start;
+    worker.report.tell(&Event::Spared { bytes: start, whole: false });
+    let (fd, entries) = (Arc::new(fd), NewEntries::UNKNOWN);
+    Some(OpenDest { fd, inode, known: true, created: true, replaced: false, entries })
 }
 
 /// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
 fn take_back_beginning(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     source: Fingerprint,
     file: &Inode,
     unfinished: &mut Unfinished,
 ) -> bool {
-    let (Some(progress), Some(home), Some(number)) = (cx.services.progress.get(), unfinished.home, unfinished.number)
+    let (Some(progress), Some(home), Some(number)) =
+        (worker.cx.services.progress.get(), unfinished.home, unfinished.number)
     else {
         return false;
     };
     let source = Fingerprint::of_beginning(source, home);
     let record = Record::Partial { source, file: Fingerprint::of_file(file), number, prefix: 0 };
     let noted = progress.journal.append(&[record]).and_then(|()| progress.journal.sync());
-    let noted = report.check(noted, What::JournalEnds, &progress.path).is_ok();
+    let noted = worker.report.check(noted, What::JournalEnds, &progress.path).is_ok();
     unfinished.left &= !noted;
     noted
 }
@@ -358,7 +343,7 @@ pub(crate) fn open_regular(source: Spot<'_>, engine: EngineChoice) -> Result<(Ow
 
 /// Whether reading behaves as if O_NONBLOCK were not set: a small file of a filesystem with a device of its own, which is
 /// read and not sent through io_uring. Spares each of them a system call.
-fn ignores_nonblock(inode: &Inode) -> bool {
+pub(crate) fn ignores_nonblock(inode: &Inode) -> bool {
     inode.id.device().major != 0 && inode.size < SMALL
 }
 
@@ -376,7 +361,7 @@ pub(crate) fn open_without_waiting(spot: Spot<'_>, flags: OFlags) -> Result<Owne
     Ok(opened)
 }
 
-fn open_at_once(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_at_once(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     match spot.open(flags | OFlags::NONBLOCK, 0) {
         // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
         Err(Errno::AGAIN) => spot.open(flags, 0),
@@ -385,247 +370,5 @@ fn open_at_once(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::net::UnixListener;
-
-    use haul_sys::inode::DeviceNumber;
-
-    use super::*;
-    use crate::attributes::ReplacedFile;
-    use crate::context::test_support::{Bench, Ran};
-    use crate::plan::Plan;
-
-    /// What an opened pair shows: the destination was looked at, was made, and was removed first.
-    type Told = Result<(bool, bool, bool), Reported>;
-
-    /// Opens both sides, and closes them again.
-    fn open(bench: &Bench, subject: &mut Subject<'_>, state: &DestState) -> Ran<Told> {
-        bench.run(|cx, worker| {
-            let files = both_sides(cx, worker, subject, state, &mut Unfinished::default())?;
-            Ok((files.known, files.created, files.replaced))
-        })
-    }
-
-    /// Opens `a` and `b` as they are found.
-    fn open_a_and_b(bench: &Bench) -> Ran<Told> {
-        open(bench, &mut bench.subject("a", "b"), &bench.state("b"))
-    }
-
-    /// The destination was looked at and stood there before.
-    const FOUND: Told = Ok((true, false, false));
-    /// It was made.
-    const MADE: Told = Ok((true, true, false));
-
-    const REPLACED: &str = "as it was replaced while being copied";
-
-    #[test]
-    fn what_exists_is_opened_as_it_is() {
-        let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old");
-        let ran = open_a_and_b(&bench);
-        ran.says(&[]);
-        assert_eq!((ran.value, bench.tree()), (FOUND, vec!["b: old".into()]));
-    }
-
-    #[test]
-    fn a_source_that_was_replaced_is_not_copied() {
-        let bench = Bench::new(Plan::default()).source("a", "new").source("other", "another");
-        let mut subject = bench.subject("a", "b");
-        fs::rename(bench.source_path("other"), bench.source_path("a")).unwrap();
-        let ran = open(&bench, &mut subject, &bench.state("b"));
-        ran.says(&[&format!(r#"error: skipping file "a", {REPLACED}"#)]);
-        assert!(bench.tree().is_empty());
-    }
-
-    #[test]
-    fn a_source_that_became_a_link_is_not_followed() {
-        let bench = Bench::new(Plan::default()).source("a", "new").source("other", "another");
-        let mut subject = bench.subject("a", "b");
-        fs::remove_file(bench.source_path("a")).unwrap();
-        std::os::unix::fs::symlink("other", bench.source_path("a")).unwrap();
-        let ran = open(&bench, &mut subject, &bench.state("b"));
-        ran.says(&[&format!(r#"error: cannot open "a" for reading: {}"#, Errno::LOOP)]);
-        assert!(bench.tree().is_empty());
-    }
-
-    #[test]
-    fn a_source_that_became_a_fifo_is_not_waited_for() {
-        let bench = Bench::new(Plan::default()).source("a", "new");
-        let mut subject = bench.subject("a", "b");
-        fs::remove_file(bench.source_path("a")).unwrap();
-        bench.make_fifo("fifo");
-        fs::rename(bench.dest_path("fifo"), bench.source_path("a")).unwrap();
-        let ran = open(&bench, &mut subject, &bench.state("b"));
-        ran.says(&[&format!(r#"error: skipping file "a", {REPLACED}"#)]);
-    }
-
-    #[test]
-    fn a_destination_that_is_the_source_is_refused() {
-        let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old");
-        let mut state = bench.state("b");
-        fs::remove_file(bench.dest_path("b")).unwrap();
-        fs::hard_link(bench.source_path("a"), bench.dest_path("b")).unwrap();
-        // Even if nobody has seen that there is anything.
-        for existing in [state.existing, None] {
-            state.existing = existing;
-            let ran = open(&bench, &mut bench.subject("a", "b"), &state);
-            ran.says(&[r#"error: "a" and "b" are the same file"#]);
-            assert_eq!(bench.tree(), ["b: new"]);
-        }
-    }
-
-    #[test]
-    fn a_destination_that_was_replaced_stays_as_it_is() {
-        let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old").dest("c", "theirs");
-        let state = bench.state("b");
-        fs::rename(bench.dest_path("c"), bench.dest_path("b")).unwrap();
-        let ran = open(&bench, &mut bench.subject("a", "b"), &state);
-        ran.says(&[&format!(r#"error: skipping file "b", {REPLACED}"#)]);
-        assert_eq!((bench.tree(), ran.damaged), (vec!["b: theirs".into()], vec![]));
-    }
-
-    #[test]
-    fn a_destination_that_became_a_link_is_not_followed() {
-        let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old").dest("c", "theirs");
-        let state = bench.state("b");
-        fs::remove_file(bench.dest_path("b")).unwrap();
-        let bench = bench.link("b", "c");
-        let ran = open(&bench, &mut bench.subject("a", "b"), &state);
-        ran.says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::LOOP)]);
-        assert_eq!(bench.tree(), ["b -> c", "c: theirs"]);
-    }
-
-    #[test]
-    fn a_destination_that_went_meanwhile_is_made() {
-        let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old");
-        let state = bench.state("b");
-        fs::remove_file(bench.dest_path("b")).unwrap();
-        let ran = open(&bench, &mut bench.subject("a", "b"), &state);
-        ran.says(&[]);
-        assert_eq!((ran.value, bench.tree()), (MADE, vec!["b: ".into()]));
-    }
-
-    #[test]
-    fn what_came_to_exist_is_not_opened_as_new() {
-        let bench = Bench::new(Plan::default()).source("a", "new");
-        let state = bench.state("b");
-        let bench = bench.dest("b", "theirs");
-        let ran = open(&bench, &mut bench.subject("a", "b"), &state);
-        ran.says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::EXIST)]);
-        assert_eq!(bench.tree(), ["b: theirs"]);
-    }
-
-    #[test]
-    fn a_dangling_link_is_not_written_through() {
-        let bench = Bench::new(Plan::default()).source("a", "new").link("b", "c");
-        open_a_and_b(&bench).says(&[r#"error: not writing through dangling symlink "b""#]);
-        assert_eq!(bench.tree(), ["b -> c"]);
-    }
-
-    #[test]
-    fn a_dangling_link_is_written_through_if_asked() {
-        let plan = Plan { write_through_dangling_link: true, ..Plan::default() };
-        let bench = Bench::new(plan).source("a", "new").link("b", "c");
-        let ran = open_a_and_b(&bench);
-        ran.says(&[]);
-        assert_eq!((ran.value, bench.tree()), (MADE, vec!["b -> c".into(), "c: ".into()]));
-    }
-
-    /// A destination that nobody can open, root neither: a socket.
-    fn with_socket(force: bool) -> Bench {
-        let bench = Bench::new(Plan { force, ..Plan::default() }).source("a", "new");
-        UnixListener::bind(bench.dest_path("b")).unwrap();
-        bench
-    }
-
-    #[test]
-    fn what_cannot_be_opened_stays() {
-        let bench = with_socket(false);
-        open_a_and_b(&bench).says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::NXIO)]);
-        assert_eq!(bench.to("b").inode().unwrap().kind, Kind::Socket);
-    }
-
-    #[test]
-    fn what_cannot_be_opened_is_removed_by_force() {
-        let bench = with_socket(true);
-        let ran = open_a_and_b(&bench);
-        ran.says(&["removed b"]);
-        assert_eq!((ran.value, bench.tree()), (Ok((true, true, true)), vec!["b: ".into()]));
-    }
-
-    #[test]
-    fn a_loop_of_links_is_removed_by_force() {
-        let bench = Bench::new(Plan { force: true, ..Plan::default() }).source("a", "new").link("b", "b");
-        open(&bench, &mut bench.subject("a", "b"), &DestState::default()).says(&["removed b"]);
-        assert_eq!(bench.tree(), ["b: "]);
-    }
-
-    #[test]
-    fn what_was_removed_in_vain_is_lost() {
-        let bench = with_socket(true);
-        bench.partials.remove_all();
-        let ran = open_a_and_b(&bench);
-        assert_eq!(ran.heard, ["removed b", r#"warning: the old "b" was removed and could not be replaced"#]);
-        assert!(ran.failed && bench.tree().is_empty());
-    }
-
-    #[test]
-    fn nothing_is_made_when_the_process_ends() {
-        let bench = Bench::new(Plan::default()).source("a", "new");
-        bench.partials.remove_all();
-        let ran = open_a_and_b(&bench);
-        assert!(ran.failed && ran.heard.is_empty(), "{:?}", ran.heard);
-        assert!(bench.tree().is_empty());
-    }
-
-    #[test]
-    fn a_fifo_without_reader_is_not_waited_for() {
-        let bench = Bench::new(Plan { recursive: true, copy_contents: true, ..Plan::default() }).source("a", "new");
-        bench.make_fifo("b");
-        open_a_and_b(&bench).says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::NXIO)]);
-    }
-
-    #[test]
-    fn a_name_that_ends_in_a_slash_is_no_file() {
-        let bench = Bench::new(Plan::default()).source("a", "new");
-        let ran = open(&bench, &mut bench.subject("a", "b/"), &bench.state("b/"));
-        ran.says(&[&format!(r#"error: cannot create regular file "b/": {}"#, Errno::NOTDIR)]);
-        assert!(bench.tree().is_empty());
-    }
-
-    #[test]
-    fn a_small_file_of_a_tree_is_not_looked_at() {
-        let mut bench = Bench::new(Plan::default()).source("a", "new");
-        let device = DeviceNumber { major: 8, minor: 1 };
-        let open_in_tree = |bench: &Bench| {
-            let mut subject = Subject { dest_device: Some(device), ..bench.subject("a", "b") };
-            let ran = open(bench, &mut subject, &bench.state("b"));
-            fs::remove_file(bench.dest_path("b")).unwrap();
-            ran.value
-        };
-        assert_eq!(open_in_tree(&bench), Ok((false, true, false)));
-        bench.plan.preserve.timestamps = true;
-        assert_eq!(open_in_tree(&bench), MADE, "its attributes will be set");
-    }
-
-    #[test]
-    fn nobody_else_reads_a_file_that_replaces_another() {
-        let bench = Bench::new(Plan::default()).source("a", "new").dest("old", "old");
-        fs::set_permissions(bench.source_path("a"), Permissions::from_mode(0o644)).unwrap();
-        let old = ReplacedFile { fd: bench.to("old").open_path().unwrap(), inode: bench.to("old").inode().unwrap() };
-        let state = DestState { new: true, replaced: Some(old), ..DestState::default() };
-        open(&bench, &mut bench.subject("a", "b"), &state).says(&[]);
-        assert_eq!(bench.to("b").inode().unwrap().permissions, 0o600 & !bench.services.caller.umask);
-    }
-
-    #[test]
-    fn a_regular_file_is_opened_at_once_and_nothing_else() {
-        let bench = Bench::new(Plan::default()).source("a", "new");
-        assert!(open_regular(bench.from("a"), EngineChoice::Auto).is_ok());
-        bench.make_fifo("fifo");
-        assert_eq!(open_regular(bench.to("fifo"), EngineChoice::Auto).unwrap_err(), Errno::STALE);
-        let bench = bench.link("link", "fifo");
-        assert_eq!(open_regular(bench.to("link"), EngineChoice::Auto).unwrap_err(), Errno::LOOP);
-    }
-}
+#[path = "open_tests.rs"]
+mod tests;

@@ -9,127 +9,123 @@ use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, CWD, FileType, OFlags};
 
 use crate::attributes::{Keep, side};
-use crate::context::RunContext;
+use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::meta::{self, NewEntries};
-use crate::plan::LinkMode;
+use crate::meta::NewEntries;
+use crate::plan::{LinkMode, Update};
 use crate::publish::replace;
-use crate::report::{Reported, Reporter};
+use crate::report::Reported;
 use crate::walk::Spot;
 use crate::work::entry::{DestState, Subject};
 
 /// Makes a symbolic link that leads to the source (`-s`).
 pub(crate) fn make_symbolic_link_to_source(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let (source, dest) = (subject.source, subject.dest);
-    let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
-    if !absolute && !in_current_directory(dest) {
-        return Err(report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
+    if let Some(error) = relative_link_elsewhere(source, dest) {
+        return Err(worker.report.fail(error));
     }
-    replace::symbolic_link(source.path.as_os_str(), dest, cx.names_if(cx.plan.force || state.replaces))
-        .map_err(|errno| report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno)))?;
-    report.stats.symbolic_links += 1;
-    finish_special(cx, report, subject, true, NewEntries::UNKNOWN)
+    let names = worker.cx.names_if(worker.cx.plan.force || state.replaces);
+    replace::symbolic_link(source.path.as_os_str(), dest, names).map_err(|errno| {
+        worker.report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno))
+    })?;
+    worker.report.stats.symbolic_links += 1;
+    finish_special(worker, subject, true, NewEntries::UNKNOWN)
 }
 
 /// Makes the node that the source is.
 pub(crate) fn make_special(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let (source, dest) = (subject.source, subject.dest);
     let kind = match subject.inode.kind {
-        Kind::SymbolicLink => return copy_symbolic_link(cx, report, subject, state),
+        Kind::SymbolicLink => return copy_symbolic_link(worker, subject, state),
         Kind::Fifo => FileType::Fifo,
         Kind::Socket => FileType::Socket,
         Kind::CharacterDevice => FileType::CharacterDevice,
         Kind::BlockDevice => FileType::BlockDevice,
         Kind::Regular | Kind::Directory | Kind::Unknown => {
-            return Err(report.fail(Error::new(What::UnknownType, source.path)));
+            return Err(worker.report.fail(Error::new(What::UnknownType, source.path)));
         }
     };
-    let preserve = &cx.plan.preserve;
-    let creation =
-        meta::creation_mode(subject.inode.kind, &subject.inode, &state.entries, preserve, cx.services.caller);
-    let made = cx.services.space_gate.with_space(|| dest.make_node(kind, creation.mode, subject.inode.node));
+    let mode = worker.cx.creation_mode(subject.inode.kind, &subject.inode, &state.entries);
+    let made = worker.cx.services.space_gate.with_space(|| dest.make_node(kind, mode, subject.inode.node));
     let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
-    report.check(made, what, dest.path)?;
-    report.stats.special += 1;
-    finish_special(cx, report, subject, state.new, state.entries)
+    worker.report.check(made, what, dest.path)?;
+    worker.report.stats.special += 1;
+    finish_special(worker, subject, state.new, state.entries)
 }
 
 fn copy_symbolic_link(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
+    let cx = worker.cx;
     let (source, dest) = (subject.source, subject.dest);
-    let text = report.check(source.read_link(), What::CannotReadLink, source.path)?;
+    let text = worker.report.check(source.read_link(), What::CannotReadLink, source.path)?;
     match cx.services.space_gate.with_space(|| replace::symbolic_link(&text, dest, cx.names_if(cx.plan.force))) {
         // With -u a link that leads to the same place already is as new as can be.
-        Err(Errno::EXIST) if cx.plan.only_newer && !state.new && dest.read_link().is_ok_and(|old| old == text) => {}
-        made => _ = report.check(made, What::CannotCreateLink, dest.path)?,
+        Err(Errno::EXIST)
+            if cx.plan.update == Update::Older && !state.new && dest.read_link().is_ok_and(|old| old == text) => {}
+        made => _ = worker.report.check(made, What::CannotCreateLink, dest.path)?,
     }
-    report.stats.symbolic_links += 1;
-    finish_special(cx, report, subject, state.new, state.entries)
+    worker.report.stats.symbolic_links += 1;
+    finish_special(worker, subject, state.new, state.entries)
 }
 
 /// Attributes of a node or link that was just made, and which one it is.
 fn finish_special(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     created: bool,
     entries: NewEntries,
 ) -> Result<Option<FileId>, Reported> {
-    let dest = report.check(held(subject.dest.open_path()), What::CannotStat, subject.dest.path)?;
+    let dest = worker.report.check(held(subject.dest.open_path()), What::CannotStat, subject.dest.path)?;
     // What was just made has one name; anything else was put there by somebody, and is not ours to change.
     if created && (dest.0.links != 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
-        return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
+        return Err(worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
     }
     // A link that the next name would be looked at through is no file of its own.
-    let id = (!(subject.follow && dest.0.kind == Kind::SymbolicLink)).then_some(dest.0.id);
-    let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let id = (!(subject.follow() && dest.0.kind == Kind::SymbolicLink)).then_some(dest.0.id);
+    let no_follow = if subject.follow() { OFlags::empty() } else { OFlags::NOFOLLOW };
     let (inode, source) = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
         // `-sf` has just replaced a link by one to itself, as cp does: nothing is left to keep attributes of.
-        Err(Errno::LOOP) if cx.plan.link == LinkMode::Symbolic => return Ok(id),
-        source => report.check(source, What::CannotStat, subject.source.path)?,
+        Err(Errno::LOOP) if worker.cx.plan.link == LinkMode::Symbolic => return Ok(id),
+        source => worker.report.check(source, What::CannotStat, subject.source.path)?,
     };
     if !inode.is_same_file_as(&subject.inode) {
-        return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path)));
+        return Err(worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path)));
     }
-    let kept = cx.attributes().set(
+    let kept = worker.cx.attributes().set(
         &Keep {
             source: side(&source, true, &subject.inode, subject.source.path),
             dest: side(&dest.1, true, &dest.0, subject.dest.path),
             created,
             entries,
         },
-        report,
+        &mut worker.report,
     );
     if kept { Ok(id) } else { Err(Reported) }
 }
 
 pub(crate) fn make_hard_link_to_source(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
-    let plan = cx.plan;
-    let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+    let plan = worker.cx.plan;
+    let flags = if subject.follow() { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
     let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || state.replaces;
-    replace::hard_link(subject.source, subject.dest, flags, cx.names_if(may_replace)).map_err(|errno| {
-        report.fail(Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path).errno(errno))
+    replace::hard_link(subject.source, subject.dest, flags, worker.cx.names_if(may_replace)).map_err(|errno| {
+        worker.report.fail(Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path).errno(errno))
     })?;
-    report.stats.hard_links += 1;
+    worker.report.stats.hard_links += 1;
     Ok(None)
 }
 
@@ -138,19 +134,21 @@ fn held(opened: Result<OwnedFd, Errno>) -> Result<(Inode, OwnedFd), Errno> {
     Ok((Inode::of(fd.as_fd())?, fd))
 }
 
-/// Whether the destination's directory is the current one: only there a relative link leads where the source path does.
-fn in_current_directory(dest: Spot<'_>) -> bool {
-    let path = dest.path.as_os_str().as_bytes();
-    !path.contains(&b'/') || same_as_current(dest)
+/// Why no symbolic link is made that would not lead to the source, if it would not.
+pub(crate) fn relative_link_elsewhere(source: Spot<'_>, dest: Spot<'_>) -> Option<Error> {
+    let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
+    (!absolute && !in_current_directory(dest)).then(|| Error::new(What::RelativeLinkElsewhere, dest.path))
 }
 
-/// True also where that is unknown: making the link will say why.
-fn same_as_current(dest: Spot<'_>) -> bool {
-    let current = Inode::at(CWD, OsStr::new("."));
-    match (crate::walk::directory_id(dest), current) {
-        (Some(dir), Ok(current)) => dir == current.id,
-        _ => true,
-    }
+/// Whether the destination's directory is the current one: only there a relative link leads where the source path does.
+fn in_current_directory(dest: Spot<'_>) -> bool {
+    let current = || Inode::at(CWD, OsStr::new("."));
+    !dest.path.as_os_str().as_bytes().contains(&b'/')
+        || match (crate::walk::directory_id(dest), current()) {
+            (Some(dir), Ok(current)) => dir == current.id,
+            // Making the link will say why that is unknown.
+            _ => true,
+        }
 }
 
 #[cfg(test)]
@@ -168,7 +166,7 @@ mod tests {
     /// Makes `b` as `a` is.
     fn make_b(bench: &Bench) -> Ran<Made> {
         let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
-        bench.run(|cx, worker| make_special(cx, &mut worker.report, &subject, &state))
+        bench.run(|worker| make_special(worker, &subject, &state))
     }
 
     fn id(bench: &Bench, name: &str) -> Made {
@@ -204,11 +202,11 @@ mod tests {
     #[test]
     fn a_link_that_leads_there_already_is_new_enough() {
         for (text, is_new) in [("text", true), ("elsewhere", false)] {
-            let bench = with_link(Plan { only_newer: true, ..Plan::default() }).link("b", text);
+            let bench = with_link(Plan { update: Update::Older, ..Plan::default() }).link("b", text);
             let entry = bench.to("b").inode().unwrap();
-            let existing = Some(Existing { entry, target: entry, is_dot: false });
+            let existing = Some(Box::new(Existing { entry, target: entry, is_dot: false }));
             let (subject, state) = (bench.subject("a", "b"), DestState { existing, ..DestState::default() });
-            let ran = bench.run(|cx, worker| make_special(cx, &mut worker.report, &subject, &state));
+            let ran = bench.run(|worker| make_special(worker, &subject, &state));
             assert_eq!((ran.value.is_ok(), bench.tree()), (is_new, vec![format!("b -> {text}")]));
         }
     }
@@ -237,7 +235,7 @@ mod tests {
 
     fn link_to_source(bench: &Bench, subject: &Subject<'_>) -> Ran<Made> {
         let state = bench.state("b");
-        bench.run(|cx, worker| make_symbolic_link_to_source(cx, &mut worker.report, subject, &state))
+        bench.run(|worker| make_symbolic_link_to_source(worker, subject, &state))
     }
 
     #[test]
@@ -263,7 +261,7 @@ mod tests {
                 bench = bench.dest("b", old);
             }
             let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
-            let ran = bench.run(|cx, worker| make_hard_link_to_source(cx, &mut worker.report, &subject, &state));
+            let ran = bench.run(|worker| make_hard_link_to_source(worker, &subject, &state));
             assert_eq!((ran.value.is_ok(), ran.stats.hard_links), (linked, u64::from(linked)));
             assert_eq!(bench.to("b").inode().unwrap().id == subject.inode.id, linked);
             assert_eq!(bench.tree().len(), 1);
@@ -275,7 +273,7 @@ mod tests {
         let bench = with_link(Plan::default()).dest("b", "theirs");
         let subject = bench.subject("a", "b");
         let unknown = NewEntries::UNKNOWN;
-        let ran = bench.run(|cx, worker| finish_special(cx, &mut worker.report, &subject, true, unknown));
+        let ran = bench.run(|worker| finish_special(worker, &subject, true, unknown));
         ran.says(&[r#"error: skipping file "b", as it was replaced while being copied"#]);
         assert_eq!((ran.value, bench.tree()), (Err(Reported), vec!["b: theirs".into()]));
     }

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use haul_sys::inode::{Inode, Kind};
 
-use crate::attributes::OWNER;
+use crate::attributes::{Keep, OWNER};
 use crate::context::{RunContext, Worker};
-use crate::error::{Error, What};
-use crate::finish::{resume, shard, written};
+use crate::error::What;
+use crate::finish::{deletion, moved, resume, shard, written};
 use crate::meta::{self, NewEntries, Object};
 use crate::report::Reporter;
 use crate::walk::sync_directory;
@@ -17,9 +17,9 @@ use crate::work::directory::FullDirectory;
 
 /// A directory of an earlier run as that made it, as far as this matters for its attributes.
 pub(crate) fn as_it_was_made(cx: RunContext<'_>, found: Inode, source: &Inode, entries: &NewEntries) -> Inode {
-    let creation = meta::creation_mode(Kind::Directory, source, entries, &cx.plan.preserve, cx.services.caller);
+    let mode = cx.creation_mode(Kind::Directory, source, entries);
     // Only the owner's bits were added since.
-    Inode { permissions: found.permissions & (creation.mode | !OWNER), ..found }
+    Inode { permissions: found.permissions & (mode | !OWNER), ..found }
 }
 
 /// A new directory must let us in, whatever the umask made of it; its final mode is set when it is full.
@@ -41,24 +41,40 @@ pub(crate) fn new_entries(cx: RunContext<'_>, dest: &OwnedFd, inode: &Inode, abo
 }
 
 /// Sets the attributes of a directory whose contents are complete.
-pub(crate) fn finish_directory(cx: RunContext<'_>, worker: &mut Worker<'_>, directory: &FullDirectory) {
+pub(crate) fn finish_directory(worker: &mut Worker<'_>, directory: &FullDirectory) {
+    let FullDirectory { place, sides } = directory;
+    if sides.is_none() {
+        moved::let_stay(worker, &place.source_inode, Some(&place.dir));
+    }
+    moved::let_stay_if_it_fails(worker, (place.source_inode, Some(&place.dir)), |worker| set_last(worker, directory));
+}
+
+fn set_last(worker: &mut Worker<'_>, directory: &FullDirectory) {
+    let cx = worker.cx;
     let [mut source_path, mut dest_path] = std::mem::take(&mut worker.paths);
     let shown = [source_path.of(&directory.place.source_path), dest_path.of(&directory.place.dest_path)];
     if let Some(keep) = directory.keep(shown).filter(|keep| !shard::leave_to_last_shard(cx, directory, keep)) {
         let started = Instant::now();
         if !directory.place.fresh {
             resume::tidy(cx, keep.dest.object.fd, false);
+            if !cx.plan.deletes_at_last() {
+                deletion::delete_extra(worker, directory);
+            }
         }
-        cx.attributes().set(&keep, &mut worker.report);
-        let (dest, inode) = (keep.dest.object.fd, keep.dest.inode);
-        if written::syncs_alone(cx, inode.id.device())
-            && let Err(errno) = sync_directory(dest)
-        {
-            worker.report.problem(Error::new(What::Syncing, keep.dest.path).errno(errno));
-        }
+        set_attributes(worker, &keep);
         worker.report.stats.metadata_time += started.elapsed();
     }
     worker.paths = [source_path, dest_path];
+}
+
+/// Gives a full directory its attributes, and brings it to its device if that is for the run to do.
+pub(crate) fn set_attributes(worker: &mut Worker<'_>, keep: &Keep<'_>) {
+    let cx = worker.cx;
+    cx.attributes().set_of_directory(keep, &mut worker.report);
+    let (dest, inode) = (keep.dest.object.fd, keep.dest.inode);
+    if written::syncs_alone(cx, inode.id.device()) {
+        worker.report.check(sync_directory(dest), What::Syncing, keep.dest.path).ok();
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +103,7 @@ mod tests {
         set_mode(bench.dest_path(""), 0o700);
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         File::open(bench.source_path("")).unwrap().set_modified(long_ago).unwrap();
-        bench.run(|cx, worker| finish_directory(cx, worker, &bench.full_directory())).says(&[]);
+        bench.run(|worker| finish_directory(worker, &bench.full_directory())).says(&[]);
         assert_eq!(mode_of(bench.dest_path("")), 0o750);
         assert_eq!(fs::metadata(bench.dest_path("")).unwrap().mtime(), 1000);
     }
@@ -99,7 +115,7 @@ mod tests {
         set_mode(bench.source_path(""), 0o750);
         set_mode(bench.dest_path(""), 0o700);
         let closed = FullDirectory { sides: None, ..bench.full_directory() };
-        bench.run(|cx, worker| finish_directory(cx, worker, &closed)).says(&[]);
+        bench.run(|worker| finish_directory(worker, &closed)).says(&[]);
         assert_eq!(mode_of(bench.dest_path("")), 0o700);
     }
 
@@ -111,7 +127,7 @@ mod tests {
             let spot = bench.to(".");
             let (fd, inode) =
                 (bench.sides().dest, Inode { permissions: made, ..Inode::of(spot.dir().unwrap()).unwrap() });
-            let ran = bench.run(|_, worker| make_usable(&mut worker.report, &fd, &inode, Path::new("dest")));
+            let ran = bench.run(|worker| make_usable(&mut worker.report, &fd, &inode, Path::new("dest")));
             ran.says(&[]);
             assert_eq!((ran.value, mode_of(bench.dest_path(""))), (true, usable), "{made:o}");
         }
@@ -123,7 +139,7 @@ mod tests {
         let directory = Inode::of(bench.to(".").dir().unwrap()).unwrap();
         let source = Inode { permissions: 0o555, ..directory };
         let found = Inode { permissions: 0o775, ..directory };
-        let made = bench.run(|cx, _| as_it_was_made(cx, found, &source, &NewEntries::UNKNOWN)).value;
+        let made = bench.run(|worker| as_it_was_made(worker.cx, found, &source, &NewEntries::UNKNOWN)).value;
         assert_eq!(made.permissions, 0o575, "only for its owner does a run add the right to write");
     }
 
@@ -131,7 +147,7 @@ mod tests {
     fn nothing_is_asked_about_entries_whose_attributes_nobody_keeps() {
         let bench = Bench::new(Plan::default());
         let inode = Inode::of(bench.to(".").dir().unwrap()).unwrap();
-        let entries = bench.run(|cx, _| new_entries(cx, &bench.sides().dest, &inode, None)).value;
+        let entries = bench.run(|worker| new_entries(worker.cx, &bench.sides().dest, &inode, None)).value;
         assert_eq!(entries, NewEntries::UNKNOWN);
     }
 }

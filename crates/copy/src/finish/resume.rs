@@ -15,49 +15,38 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, unlinkat};
 
 use crate::context::{RunContext, Services, Worker};
-use crate::error::{Error, What};
+use crate::error::What;
 use crate::finish::shard;
 use crate::journal::{Digest, Fingerprint, Record};
-use crate::progress::{CheckpointLog, Progress, has_settled, journals_of_others};
-use crate::report::Reporter;
+use crate::recorded_progress::{CheckpointLog, RecordedProgress, has_settled, journals_of_others};
 use crate::shards::Shards;
 use crate::work::entry::Unfinished;
 use crate::work::file_data::FileData;
 
 /// Opens the journal in this directory, for copies that get the name `last` there, or any if that is empty. False if there
 /// can be none, which was reported.
-pub(crate) fn begin_progress(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    dir: BorrowedFd<'_>,
-    last: &OsStr,
-    shown: &OsStr,
-) -> bool {
-    if !shard::begin_shard(cx, report, dir, last, shown) {
+pub(crate) fn begin_progress(worker: &mut Worker<'_>, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
+    let cx = worker.cx;
+    if !shard::begin_shard(worker, dir, last, shown) {
         return false;
     }
     if !cx.plan.resume {
         return true;
     }
-    match Progress::open(cx.plan, dir, last, shown, 0) {
+    match RecordedProgress::open(cx.plan, dir, last, shown, 0) {
         Ok(progress) => {
             progress.tidy(dir, true);
             cx.services.progress.set(progress).is_ok()
         }
-        Err(error) => report.problem(error),
+        Err(error) => worker.report.problem(error),
     }
 }
 
 /// The end of a run. When all is done the journal goes; otherwise this is where it is.
-pub(crate) fn end_progress(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    failed: bool,
-    did_something: bool,
-) -> Option<PathBuf> {
-    let shared = cx.services;
+pub(crate) fn end_progress(worker: &mut Worker<'_>, failed: bool, did_something: bool) -> Option<PathBuf> {
+    let shared = worker.cx.services;
     let progress = shared.progress.get()?;
-    let unfinished = failed || report.failed || cx.cancelled();
+    let unfinished = failed || worker.report.failed || worker.cx.cancelled();
     if unfinished && (did_something || progress.earlier || progress.promised.load(Ordering::Relaxed)) {
         return Some(progress.path.clone());
     }
@@ -67,24 +56,23 @@ pub(crate) fn end_progress(
         // Those of processes that have ended well as this one does.
         unlinkat(&progress.dir, other.as_os_str(), AtFlags::empty()).ok();
     }
-    if let Err(errno) = unlinkat(&progress.dir, progress.name.as_os_str(), AtFlags::empty()) {
-        report.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
-    }
+    let removed = unlinkat(&progress.dir, progress.name.as_os_str(), AtFlags::empty());
+    worker.report.check(removed, What::CannotRemove, &progress.path).ok();
     None
 }
 
 /// Writes promises down. A failure costs the next run time, and is reported once.
-pub(crate) fn promise(cx: RunContext<'_>, report: &mut Reporter<'_>, records: &[Record], sync: bool) {
-    let Some(progress) = cx.services.progress.get().filter(|_| !records.is_empty()) else { return };
-    if let Err(error) = progress.promise(records, sync) {
-        report.warning(&error);
+fn promise(worker: &mut Worker<'_>, records: &[Record]) {
+    let Some(progress) = worker.cx.services.progress.get().filter(|_| !records.is_empty()) else { return };
+    if let Err(error) = progress.promise(records, false) {
+        worker.report.warning(&error);
     }
 }
 
 /// Writes down what was finished since the last time.
-pub(crate) fn promise_all_finished(cx: RunContext<'_>, worker: &mut Worker<'_>) {
+pub(crate) fn promise_all_finished(worker: &mut Worker<'_>) {
     let finished = std::mem::take(&mut worker.finished);
-    promise(cx, &mut worker.report, &finished, false);
+    promise(worker, &finished);
 }
 
 /// The same of a whole file that has its name now.
@@ -100,10 +88,9 @@ pub(crate) fn was_made_earlier(cx: RunContext<'_>, directory: &Inode) -> bool {
     made && matches!(cx.services.links.get(directory.into()), Ok(None))
 }
 
-/// Notes a directory that was just made.
-pub(crate) fn promise_directory(cx: RunContext<'_>, report: &mut Reporter<'_>, directory: &Inode) {
-    if cx.services.progress.get().is_some() {
-        promise(cx, report, &[Record::Directory(Fingerprint::of_file(directory))], false);
+pub(crate) fn promise_directory(worker: &mut Worker<'_>, directory: &Inode) {
+    if worker.cx.services.progress.get().is_some() {
+        promise(worker, &[Record::Directory(Fingerprint::of_file(directory))]);
     }
 }
 
@@ -206,9 +193,9 @@ mod tests {
             replaces: false,
             source: Some(source(bench)),
         };
-        bench.run(|cx, worker| {
-            naming::wait_for_device(cx, worker, ready);
-            naming::give_names(cx, worker);
+        bench.run(|worker| {
+            naming::wait_for_device(worker, ready);
+            naming::give_names(worker);
         })
     }
 
@@ -276,13 +263,13 @@ mod tests {
     }
 
     fn was_made(bench: &Bench, directory: &Inode) -> bool {
-        bench.run(|cx, _| was_made_earlier(cx, directory)).value
+        bench.run(|worker| was_made_earlier(worker.cx, directory)).value
     }
 
     #[test]
     fn the_next_run_knows_directories_that_were_made() {
         let (mut bench, directory) = (bench(), old_directory());
-        bench.run(|cx, worker| promise_directory(cx, &mut worker.report, &directory)).says(&[]);
+        bench.run(|worker| promise_directory(worker, &directory)).says(&[]);
         assert!(!was_made(&bench, &directory), "not by an earlier run");
         bench.open_journal();
         assert!(was_made(&bench, &directory));
@@ -292,7 +279,7 @@ mod tests {
     #[test]
     fn a_directory_met_in_this_run_is_of_no_earlier() {
         let (mut bench, directory) = (bench(), old_directory());
-        bench.run(|cx, worker| promise_directory(cx, &mut worker.report, &directory));
+        bench.run(|worker| promise_directory(worker, &directory));
         bench.open_journal();
         let made = Made { dir: bench.root(), name: "b".into(), id: Some(directory.id) };
         bench.services.links.remember((&directory).into(), || made).unwrap();
@@ -304,12 +291,13 @@ mod tests {
         let (bench, dir) = (bench(), settled_dir());
         let source = crate::walk::Spot::new(dir.as_fd(), SETTLED.as_ref(), Path::new("a"));
         let (fd, seen) = (source.open_path().unwrap(), source.inode().unwrap());
-        let fingerprint = |bench: &Bench, seen: &Inode| bench.run(|cx, _| fingerprint_of(cx, fd.as_fd(), seen)).value;
+        let fingerprint =
+            |bench: &Bench, seen: &Inode| bench.run(|worker| fingerprint_of(worker.cx, fd.as_fd(), seen)).value;
         assert_eq!(fingerprint(&bench, &seen), Some(Fingerprint::of_source(&seen)));
         let other = Inode { size: seen.size + 1, ..seen };
         assert_eq!(fingerprint(&bench, &other), None, "it has changed since it was seen");
         let (directory, without) = (old_directory(), Bench::new(Plan::default()));
-        assert_eq!(bench.run(|cx, _| fingerprint_of(cx, dir.as_fd(), &directory)).value, None);
+        assert_eq!(bench.run(|worker| fingerprint_of(worker.cx, dir.as_fd(), &directory)).value, None);
         assert_eq!(fingerprint(&without, &seen), None, "there is no journal");
     }
 
@@ -327,7 +315,7 @@ mod tests {
     #[test]
     fn what_earlier_runs_left_is_removed() {
         let bench = with_left_overs();
-        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), false)).says(&[]);
+        bench.run(|worker| tidy(worker.cx, bench.to("b").dir().unwrap(), false)).says(&[]);
         let left: Vec<String> = bench.tree().iter().filter_map(|line| Some(line.split_once(": ")?.1.into())).collect();
         assert_eq!(left.len(), 2);
         assert!(["of this run", "somebody's"].iter().all(|kept| left.contains(&(*kept).to_owned())), "{left:?}");
@@ -349,23 +337,23 @@ mod tests {
     #[test]
     fn a_beginning_stays_as_long_as_it_may_be_wanted() {
         let bench = with_beginning();
-        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), true)).says(&[]);
+        bench.run(|worker| tidy(worker.cx, bench.to("b").dir().unwrap(), true)).says(&[]);
         assert_eq!(bench.tree().len(), 1, "a source may come that it is of");
-        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), false)).says(&[]);
+        bench.run(|worker| tidy(worker.cx, bench.to("b").dir().unwrap(), false)).says(&[]);
         assert!(bench.tree().is_empty());
     }
 
     #[test]
     fn a_beginning_that_nobody_wanted_goes_at_the_end() {
         let bench = with_beginning();
-        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), true)).says(&[]);
+        bench.run(|worker| tidy(worker.cx, bench.to("b").dir().unwrap(), true)).says(&[]);
         assert_eq!(end(&bench, false, true), None);
         assert!(bench.tree().is_empty());
     }
 
     /// Ends a run, and says where its journal is, if that is shown.
     fn end(bench: &Bench, failed: bool, did_something: bool) -> Option<PathBuf> {
-        let ran = bench.run(|cx, worker| end_progress(cx, &mut worker.report, failed, did_something));
+        let ran = bench.run(|worker| end_progress(worker, failed, did_something));
         ran.says(&[]);
         ran.value
     }
@@ -410,8 +398,7 @@ mod tests {
         let second = Bench::new(first.plan.clone());
         let dir = File::open(first.path()).unwrap();
         let nothing = OsStr::new("");
-        let ran = second
-            .run(|cx, worker| begin_progress(cx, &mut worker.report, dir.as_fd(), nothing, OsStr::new("journal")));
+        let ran = second.run(|worker| begin_progress(worker, dir.as_fd(), nothing, OsStr::new("journal")));
         assert!(!ran.value && ran.heard.len() == 1);
         assert!(ran.heard[0].starts_with("error: another run of this command is still at work"), "{:?}", ran.heard);
     }
@@ -422,7 +409,7 @@ mod tests {
             let bench = Bench::new(Plan { resume, ..Plan::default() });
             let dir = File::open(bench.path()).unwrap();
             let (nothing, shown) = (OsStr::new(""), OsStr::new("journal"));
-            let ran = bench.run(|cx, worker| begin_progress(cx, &mut worker.report, dir.as_fd(), nothing, shown));
+            let ran = bench.run(|worker| begin_progress(worker, dir.as_fd(), nothing, shown));
             ran.says(&[]);
             assert_eq!((ran.value, journals(&bench)), (true, usize::from(resume)));
         }
@@ -438,9 +425,9 @@ mod tests {
         let print = Some(Fingerprint::of_source(&source));
         let unfinished = Unfinished { number: Some(1), home: print, print, start, ..Unfinished::default() };
         bench
-            .run(|cx, _| {
-                let log = checkpoint_log(cx, &job, &unfinished);
-                checkpoints(cx, &job, &unfinished, log.as_ref()).is_some()
+            .run(|worker| {
+                let log = checkpoint_log(worker.cx, &job, &unfinished);
+                checkpoints(worker.cx, &job, &unfinished, log.as_ref()).is_some()
             })
             .value
     }

@@ -14,7 +14,7 @@ use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use parking_lot::Mutex;
 
 use crate::attributes::{Keep, OWNER, side};
-use crate::context::RunContext;
+use crate::context::{RunContext, Worker};
 use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::journal::Fingerprint;
@@ -23,10 +23,10 @@ use crate::meta::{NewEntries, Object};
 use crate::plan::{Durable, ModeRule};
 use crate::publish::temporary::TemporaryNames;
 use crate::report::Reporter;
-use crate::shards::state::{self, Claim, Earlier, Ended, State, Trouble};
+use crate::shards::state::{self, Claim, Earlier, State, Trouble};
 use crate::shards::{ShardReport, Shards, TEMPORARY, Waiting, job, objection, roots};
 use crate::walk::{Operand, Spot, entries_of, last_component, sync_directory};
-use crate::work::directory::FullDirectory;
+use crate::work::directory::{Directory, FullDirectory};
 use crate::work::entry::Subject;
 
 /// The three special bits of a mode.
@@ -50,34 +50,29 @@ fn open_listed(cx: RunContext<'_>, directory: Index) -> Result<OwnedFd, Errno> {
 
 /// Notes in this directory that the shard begins, for copies that get the name `last` there, or any if that is empty. False
 /// if that is not possible, which was reported.
-pub(crate) fn begin_shard(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    dir: BorrowedFd<'_>,
-    last: &OsStr,
-    shown: &OsStr,
-) -> bool {
+pub(crate) fn begin_shard(worker: &mut Worker<'_>, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
+    let cx = worker.cx;
     let Some((shard, split)) = cx.services.selection.as_ref().and_then(|selection| selection.shards.as_ref()) else {
         return true;
     };
     let here = if shown.is_empty() { OsStr::new(".") } else { shown };
-    let Ok(holder) = report.check(Inode::of(dir), What::NoShardState, here) else { return false };
+    let Ok(holder) = worker.report.check(Inode::of(dir), What::NoShardState, here) else { return false };
     let command = job(cx.plan, last, &holder);
     let path = crate::walk::joined(shown, &state::name(&command));
     let roots = roots(cx.plan, last);
     let claim = Claim { command: &command, shard: *shard, split: split.digest(), job: &cx.plan.job, roots: &roots };
-    let (state, earlier) = match open_state(cx, report, dir, &claim, &path) {
+    let (state, earlier) = match open_state(worker, dir, &claim, &path) {
         Ok(Some(opened)) => opened,
         Ok(None) => return false,
         Err(trouble) => {
             let error = objection(trouble, &path, *shard);
-            return report.problem(error);
+            return worker.report.problem(error);
         }
     };
     let done = earlier == Earlier::Done;
     if done {
         // What was copied since is not touched.
-        report.warning(&Error::new(What::ShardIsDone, &path));
+        worker.report.warning(&Error::new(What::ShardIsDone, &path));
     }
     let tag = format!("{TEMPORARY}{:010x}", command.half() >> 24);
     let own = format!("{:04x}{:05x}", state.header.epoch & 0xffff, shard.index());
@@ -92,19 +87,18 @@ pub(crate) fn begin_shard(
 
 /// Waits until no other process copies this shard. `None` if the run was cancelled before.
 fn open_state(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     dir: BorrowedFd<'_>,
     claim: &Claim<'_>,
     path: &Path,
 ) -> Result<Option<(State, Earlier)>, Trouble> {
     let mut warned = false;
-    while !cx.cancelled() {
+    while !worker.cx.cancelled() {
         if let Some(opened) = State::open(dir, claim)? {
             return Ok(Some(opened));
         }
         if !warned {
-            report.warning(&Error::new(What::ShardIsBusy, path));
+            worker.report.warning(&Error::new(What::ShardIsBusy, path));
             warned = true;
         }
         thread::sleep(PAUSE);
@@ -128,19 +122,19 @@ pub(crate) fn tidy_after_shards(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
 
 /// Notes a file that gets its name now, where another run of this shard would leave alone what it finds there: other names
 /// of the source become names of this file, and not of a copy of their own.
-pub(crate) fn note_for_other_names(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-    made: Spot<'_>,
-) {
+pub(crate) fn note_for_other_names(worker: &mut Worker<'_>, subject: &Subject<'_>, made: Spot<'_>) {
+    let cx = worker.cx;
     let Some(shards) = cx.services.shards.get() else { return };
     if subject.inode.links < 2 || !cx.plan.preserve.links || !cx.plan.keeps_existing() {
         return;
     }
-    let noted = made.inode().and_then(|made| shards.state.note(Fingerprint::of_file(&made)));
-    if let Err(errno) = noted {
-        report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+    note(worker, shards, made.inode().map(|made| Fingerprint::of_file(&made)));
+}
+
+/// Notes a name or a file; that this is not possible is no failure.
+fn note(worker: &mut Worker<'_>, shards: &Shards, print: Result<Fingerprint, Errno>) {
+    if let Err(errno) = print.and_then(|print| shards.state.note(print)) {
+        worker.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
     }
 }
 
@@ -159,26 +153,24 @@ pub(crate) fn is_first_attempt(cx: RunContext<'_>) -> bool {
 }
 
 /// A directory is about to be made.
-pub(crate) fn note_directory(cx: RunContext<'_>, report: &mut Reporter<'_>, dest: Spot<'_>) {
-    let Some(shards) = cx.services.shards.get() else { return };
+pub(crate) fn note_directory(worker: &mut Worker<'_>, dest: Spot<'_>) {
+    let Some(shards) = worker.cx.services.shards.get() else { return };
     // If this fails it will be taken for one that was there before.
     if shards.state.header.births {
         return;
     }
-    let name = dest.dir().and_then(Inode::of).map(|above| Fingerprint::of_name(&above, last_component(dest.name)));
-    let noted = name.and_then(|name| shards.state.note(name));
-    if let Err(errno) = noted {
-        report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
-    }
+    note(worker, shards, name_of(dest));
+}
+
+fn name_of(dest: Spot<'_>) -> Result<Fingerprint, Errno> {
+    Ok(Fingerprint::of_name(&Inode::of(dest.dir()?)?, last_component(dest.name)))
 }
 
 /// Whether a shard of this job has made a directory, and nothing in this run has met it.
 pub(crate) fn was_made_by_shard(cx: RunContext<'_>, dest: Spot<'_>, found: &Inode) -> bool {
     let Some(shards) = cx.services.shards.get() else { return false };
-    let made = shards.state.is_of_job(found).unwrap_or_else(|| {
-        let above = dest.dir().and_then(Inode::of);
-        above.is_ok_and(|above| shards.state.is_noted(Fingerprint::of_name(&above, last_component(dest.name))))
-    });
+    let made =
+        shards.state.is_of_job(found).unwrap_or_else(|| name_of(dest).is_ok_and(|name| shards.state.is_noted(name)));
     made && matches!(cx.services.links.get(found.into()), Ok(None))
 }
 
@@ -211,16 +203,7 @@ pub(crate) fn leave_to_last_shard(cx: RunContext<'_>, full: &FullDirectory, keep
     if shards.shard.count().get() == 1 || !is_in_the_way(cx, keep) {
         return false;
     }
-    let waiting = Waiting {
-        directory,
-        dest: Arc::clone(&full.place.dir),
-        dest_inode: *keep.dest.inode,
-        dest_path: Arc::clone(&full.place.dest_path),
-        source_inode: *keep.source.inode,
-        source_path: Arc::clone(&full.place.source_path),
-        created: keep.created,
-    };
-    shards.waiting.lock().push(waiting);
+    shards.waiting.lock().push((directory, Arc::clone(&full.place)));
     true
 }
 
@@ -239,29 +222,30 @@ fn is_in_the_way(cx: RunContext<'_>, keep: &Keep<'_>) -> bool {
 }
 
 /// The end of a shard: sets the attributes that nobody needs to wait for any more, and notes that it is done.
-pub(crate) fn end_shard(cx: RunContext<'_>, report: &mut Reporter<'_>, failed: bool) -> Option<ShardReport> {
+pub(crate) fn end_shard(worker: &mut Worker<'_>, failed: bool) -> Option<ShardReport> {
+    let cx = worker.cx;
     let shared = cx.services;
     let shards = shared.shards.get()?;
     let over = shards.earlier == Earlier::Done;
     if over || cx.cancelled() {
         let missing = shards.state.missing();
-        return report_of_shards(report, shards, missing, over);
+        return report_of_shards(&mut worker.report, shards, missing, over);
     }
     let mut waiting = std::mem::take(&mut *shards.waiting.lock());
     // From the innermost on: what is in a directory cannot be reached any more when that is closed.
-    waiting.sort_by_key(|directory| std::cmp::Reverse(directory.directory));
+    waiting.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
     let needed = needed_by(cx, &waiting);
     let ended = shards.state.end(shards.shard, &mut |done: &dyn Fn(u32) -> bool| {
-        for directory in &waiting {
-            let others = needed.get(&directory.directory).into_iter().flatten();
+        for (number, directory) in &waiting {
+            let others = needed.get(number).into_iter().flatten();
             if others.into_iter().all(|other| *other == shards.shard.index() || done(*other)) {
-                finish_waiting(cx, report, directory);
+                finish_waiting(worker, *number, directory);
             }
         }
-        if failed || report.failed { Ended::Badly } else { Ended::Well }
+        !failed && !worker.report.failed
     });
-    let is_done = matches!(ended, Ok((Ended::Well, _)));
-    report_of_shards(report, shards, ended.map(|(_, missing)| missing), is_done)
+    let is_done = matches!(ended, Ok((true, _)));
+    report_of_shards(&mut worker.report, shards, ended.map(|(_, missing)| missing), is_done)
 }
 
 fn report_of_shards(
@@ -278,7 +262,7 @@ fn report_of_shards(
 /// Which shards have anything to do in these directories.
 fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet<u32>> {
     let mut needed: HashMap<Index, BTreeSet<u32>> =
-        waiting.iter().map(|directory| (directory.directory, BTreeSet::new())).collect();
+        waiting.iter().map(|(number, _)| (*number, BTreeSet::new())).collect();
     let Some(selection) = cx.services.selection.as_ref().filter(|_| !waiting.is_empty()) else {
         return needed;
     };
@@ -294,9 +278,9 @@ fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet
         }
     }
     // From the innermost on, as `waiting` is sorted.
-    for directory in waiting {
-        let above = list.parent(directory.directory).and_then(|parent| inside[parent as usize].checked_sub(1));
-        let own = needed.get(&directory.directory).cloned().unwrap_or_default();
+    for (number, _) in waiting {
+        let above = list.parent(*number).and_then(|parent| inside[parent as usize].checked_sub(1));
+        let own = needed.get(number).cloned().unwrap_or_default();
         if let Some(above) = above.and_then(|above| needed.get_mut(&above)) {
             above.extend(own);
         }
@@ -304,28 +288,29 @@ fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet
     needed
 }
 
-fn finish_waiting(cx: RunContext<'_>, report: &mut Reporter<'_>, directory: &Waiting) {
+fn finish_waiting(worker: &mut Worker<'_>, number: Index, directory: &Directory) {
+    let cx = worker.cx;
     let (source_path, dest_path) = (directory.source_path.path(), directory.dest_path.path());
-    let source = open_listed(cx, directory.directory);
-    let Ok(source) = report.check(source, What::CannotAccess, &source_path) else { return };
+    let source = open_listed(cx, number);
+    let Ok(source) = worker.report.check(source, What::CannotAccess, &source_path) else { return };
     if !Inode::of(source.as_fd()).is_ok_and(|now| now.is_same_file_as(&directory.source_inode)) {
-        report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
+        worker.report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
         return;
     }
-    let Ok(dest) = report.check(directory.dest.open(), What::CannotAccess, &dest_path) else { return };
+    let Ok(dest) = worker.report.check(directory.dir.open(), What::CannotAccess, &dest_path) else { return };
     let keep = Keep {
         source: side(&source, true, &directory.source_inode, &source_path),
         dest: side(&dest, true, &directory.dest_inode, &dest_path),
         created: directory.created,
         entries: NewEntries::UNKNOWN,
     };
-    cx.attributes().set(&keep, report);
+    cx.attributes().set_of_directory(&keep, &mut worker.report);
     if cx.plan.durable != Durable::None
         && let Err(errno) = sync_directory(dest.as_fd())
         // Nobody may read it any more; its filesystem was synced before.
         && errno != Errno::ACCESS
     {
-        report.problem(Error::new(What::Syncing, &dest_path).errno(errno));
+        worker.report.problem(Error::new(What::Syncing, &dest_path).errno(errno));
     }
 }
 
@@ -345,7 +330,7 @@ mod tests {
     use super::*;
     use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir};
     use crate::list::{Entry, FileList, Shard};
-    use crate::plan::{Overwrite, Plan, Preserve};
+    use crate::plan::{Overwrite, Plan, Preserve, Update};
     use crate::sources::selection::Selection;
 
     /// The directory of the source with two files, of which one of two shards gets the first and the other the second.
@@ -382,15 +367,17 @@ mod tests {
             roots: vec![Some(0)],
             first: vec![0; 3],
             next: vec![0; 3],
+            filtered: Default::default(),
+            missing: 0,
         });
         let dir = File::open(bench.path()).unwrap();
         let (any, shown) = (OsStr::new(""), OsStr::new("job"));
-        bench.run(|cx, worker| begin_shard(cx, &mut worker.report, dir.as_fd(), any, shown))
+        bench.run(|worker| begin_shard(worker, dir.as_fd(), any, shown))
     }
 
     /// Ends the shard; which ones are missing then, and whether this one is done.
     fn end(bench: &Bench, failed: bool) -> (Vec<u32>, bool) {
-        let ran = bench.run(|cx, worker| end_shard(cx, &mut worker.report, failed));
+        let ran = bench.run(|worker| end_shard(worker, failed));
         ran.says(&[]);
         let report = ran.value.expect("it is a shard");
         assert!(report.record.starts_with("job"), "{:?}", report.record);
@@ -402,8 +389,8 @@ mod tests {
         let bench = bench(Plan::default());
         let dir = File::open(bench.path()).unwrap();
         let any = OsStr::new("");
-        assert!(bench.run(|cx, worker| begin_shard(cx, &mut worker.report, dir.as_fd(), any, any)).value);
-        assert!(bench.run(|cx, worker| end_shard(cx, &mut worker.report, false)).value.is_none());
+        assert!(bench.run(|worker| begin_shard(worker, dir.as_fd(), any, any)).value);
+        assert!(bench.run(|worker| end_shard(worker, false)).value.is_none());
         assert!(!bench.path().read_dir().unwrap().any(|entry| entry.unwrap().file_type().unwrap().is_file()));
     }
 
@@ -412,7 +399,7 @@ mod tests {
         let mut bench = bench(Plan::default());
         let ran = begin(&mut bench, 2, 2);
         ran.says(&[]);
-        assert!(ran.value && bench.run(|cx, _| is_first_attempt(cx)).value);
+        assert!(ran.value && bench.run(|worker| is_first_attempt(worker.cx)).value);
         assert_eq!(end(&bench, false), (vec![1], true));
     }
 
@@ -457,7 +444,7 @@ mod tests {
         begin(&mut bench, 1, 2).says(&[]);
         end(&bench, true);
         begin(&mut bench, 1, 2).says(&[]);
-        assert!(!bench.run(|cx, _| is_first_attempt(cx)).value);
+        assert!(!bench.run(|worker| is_first_attempt(worker.cx)).value);
         bench
     }
 
@@ -468,7 +455,7 @@ mod tests {
     /// Whether what is found for `a` is taken for something that an earlier attempt has made.
     fn is_own(bench: &Bench, in_made: bool, found: Inode) -> bool {
         let subject = bench.subject("a", "b");
-        bench.run(|cx, _| is_of_earlier_attempt(cx, &subject, in_made, &existing(found))).value
+        bench.run(|worker| is_of_earlier_attempt(worker.cx, &subject, in_made, &existing(found))).value
     }
 
     #[test]
@@ -505,17 +492,15 @@ mod tests {
     #[test]
     fn a_file_with_several_names_is_noted() {
         let preserve = Preserve { links: true, ..Preserve::default() };
-        let plan = Plan { preserve, only_newer: true, ..Plan::default() };
+        let plan = Plan { preserve, update: Update::Older, ..Plan::default() };
         let mut bench = bench(plan).dest("b", "new").dest("c", "theirs");
         fs::hard_link(bench.source_path("a"), bench.source_path("same")).unwrap();
         begin(&mut bench, 1, 2).says(&[]);
         let noted = |bench: &Bench, name: &str| {
             let found = existing(bench.to(name).inode().unwrap());
-            bench.run(|cx, _| is_noted_by_shard(cx, &bench.subject("a", name), &found)).value
+            bench.run(|worker| is_noted_by_shard(worker.cx, &bench.subject("a", name), &found)).value
         };
-        bench
-            .run(|cx, worker| note_for_other_names(cx, &mut worker.report, &bench.subject("a", "b"), bench.to("b")))
-            .says(&[]);
+        bench.run(|worker| note_for_other_names(worker, &bench.subject("a", "b"), bench.to("b"))).says(&[]);
         end(&bench, true);
         assert!(!noted(&bench, "b"), "this attempt has met the name");
         begin(&mut bench, 1, 2).says(&[]);
@@ -535,7 +520,7 @@ mod tests {
         end(&bench, true);
         begin(&mut bench, 1, 2).says(&[]);
         leave(&bench, "of the second attempt");
-        bench.run(|cx, _| tidy_after_shards(cx, bench.to("b").dir().unwrap())).says(&[]);
+        bench.run(|worker| tidy_after_shards(worker.cx, bench.to("b").dir().unwrap())).says(&[]);
         let left = bench.tree();
         assert_eq!(left.len(), 2);
         assert!(left[0].ends_with(": of the second attempt") && left[1] == "b: whole", "{left:?}");
@@ -546,7 +531,7 @@ mod tests {
         let mut full = bench.full_directory();
         Arc::get_mut(&mut full.place).unwrap().listed = Some(0);
         let shown = [Path::new("source"), Path::new("dest")];
-        bench.run(|cx, _| leave_to_last_shard(cx, &full, &full.keep(shown).unwrap())).value
+        bench.run(|worker| leave_to_last_shard(worker.cx, &full, &full.keep(shown).unwrap())).value
     }
 
     fn with_mode(mode: u32) -> Bench {
@@ -592,7 +577,7 @@ mod tests {
         assert!(leave(&bench));
         fs::rename(bench.source_path(""), bench.path().join("elsewhere")).unwrap();
         fs::create_dir(bench.source_path("")).unwrap();
-        let ran = bench.run(|cx, worker| end_shard(cx, &mut worker.report, false));
+        let ran = bench.run(|worker| end_shard(worker, false));
         ran.says(&[r#"error: skipping file "source", as it was replaced while being copied"#]);
         assert_eq!((ran.value.unwrap().missing, mode(&bench)), (vec![2], 0o700));
     }

@@ -12,55 +12,47 @@ use crate::plan::Durable;
 use crate::walk::Spot;
 
 /// Notes that something is going to be written to this filesystem.
-pub(crate) fn will_write_to(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    device: DeviceNumber,
-    path: &Path,
-    fd: BorrowedFd<'_>,
-) {
-    if cx.plan.durable == Durable::None || worker.writes_to == Some(device) {
+pub(crate) fn will_write_to(worker: &mut Worker<'_>, device: DeviceNumber, path: &Path, fd: BorrowedFd<'_>) {
+    if !worker.cx.plan.syncs() || worker.writes_to == Some(device) {
         return;
     }
-    if cx.services.durability.filesystems.note(device, path, fd) {
+    if worker.cx.services.filesystems.note(device, path, fd) {
         worker.writes_to = Some(device);
     }
 }
 
 /// Whether a file on this filesystem has to be synced by itself if the copy has to be durable.
 pub(crate) fn syncs_alone(cx: RunContext<'_>, device: DeviceNumber) -> bool {
-    cx.plan.durable != Durable::None && cx.services.durability.filesystems.syncs_alone(device)
+    cx.plan.syncs() && cx.services.filesystems.syncs_alone(device)
 }
 
 /// The same for the directory of an entry, if that is known.
-pub(crate) fn will_write_beside(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: Spot<'_>) {
-    if cx.plan.durable == Durable::None {
+pub(crate) fn will_write_beside(worker: &mut Worker<'_>, dest: Spot<'_>) {
+    if !worker.cx.plan.syncs() {
         return;
     }
     let found = dest.dir().and_then(|dir| Ok((Inode::of(dir)?.id.device(), dir)));
     if let Ok((device, dir)) = found {
-        will_write_to(cx, worker, device, dest.path, dir);
+        will_write_to(worker, device, dest.path, dir);
     }
 }
 
 /// Has the filesystem of a file that was just copied synced from time to time while others are copied, where the run ends
 /// with that. Not where a disk is known to have heads, which have enough to do with reading.
-pub(crate) fn sync_early(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: &Inode) {
+pub(crate) fn sync_early(worker: &mut Worker<'_>, dest: &Inode) {
+    let cx = worker.cx;
     let bytes = worker.mover.take_left_in_cache();
     let (services, device) = (cx.services, dest.id.device());
     // Where names wait, files are synced before they get them.
-    if bytes == 0
-        || cx.plan.durable != Durable::Flush
-        || cx.plan.names_wait()
-        || !services.durability.background.left(bytes)
+    if bytes == 0 || cx.plan.durable != Durable::Flush || cx.plan.names_wait() || !services.background_sync.left(bytes)
     {
         return;
     }
-    let fd = services.durability.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
+    let fd = services.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
     let fd = fd.and_then(|filesystem| filesystem.fd);
     match fd.filter(|_| !cx.services.transfers.probe.has_heads([device; 2])) {
-        Some(fd) => services.durability.background.begin(device, move || retry_on_intr(|| syncfs(&fd))),
-        None => services.durability.background.count_anew(),
+        Some(fd) => services.background_sync.begin(device, move || retry_on_intr(|| syncfs(&fd))),
+        None => services.background_sync.count_anew(),
     }
 }
 
@@ -82,8 +74,8 @@ mod tests {
 
     /// Which filesystems are noted after something was written beside this entry.
     fn noted_beside(bench: &Bench, dest: Spot<'_>) -> Vec<PathBuf> {
-        bench.run(|cx, worker| will_write_beside(cx, worker, dest)).says(&[]);
-        bench.services.durability.filesystems.take().into_iter().map(|filesystem| filesystem.path).collect()
+        bench.run(|worker| will_write_beside(worker, dest)).says(&[]);
+        bench.services.filesystems.take().into_iter().map(|filesystem| filesystem.path).collect()
     }
 
     #[test]
@@ -106,15 +98,15 @@ mod tests {
         let bench = bench(Durable::Flush);
         let dir = bench.to("b").dir().unwrap();
         let device = Inode::of(dir).unwrap().id.device();
-        bench.run(|cx, worker| {
+        bench.run(|worker| {
             // What is known already, of which a thread need not ask again.
             for asked in [None, Some(device)] {
-                will_write_to(cx, worker, device, Path::new("dest"), dir);
+                will_write_to(worker, device, Path::new("dest"), dir);
                 assert_eq!(worker.writes_to, asked);
             }
-            assert_eq!(cx.services.durability.filesystems.take().len(), 1);
-            will_write_to(cx, worker, device, Path::new("dest"), dir);
-            assert_eq!(cx.services.durability.filesystems.take().len(), 0, "it did not ask");
+            assert_eq!(worker.cx.services.filesystems.take().len(), 1);
+            will_write_to(worker, device, Path::new("dest"), dir);
+            assert_eq!(worker.cx.services.filesystems.take().len(), 0, "it did not ask");
         });
     }
 
@@ -124,15 +116,15 @@ mod tests {
         let bench = Bench::new(plan).source("a", "new").dest("b", "");
         // It is of no use on this filesystem, so that nobody waits for the data of all programs.
         bench.writes_to_filesystem(false);
-        assert!(bench.services.durability.background.left(128 << 20));
+        assert!(bench.services.background_sync.left(128 << 20));
         let sides = [File::open(bench.source_path("a")), File::create(bench.dest_path("b"))];
         let sides: [OwnedFd; 2] = sides.map(|file| file.unwrap().into());
         let inodes = sides.each_ref().map(|fd| Inode::of(fd.as_fd()).unwrap());
-        bench.run(|cx, worker| {
-            assert!(worker.move_data(cx, &file_data(sides, inodes.each_ref())).is_ok());
-            sync_early(cx, worker, &inodes[1]);
+        bench.run(|worker| {
+            assert!(worker.move_and_report(&file_data(sides, inodes.each_ref())).is_ok());
+            sync_early(worker, &inodes[1]);
         });
-        !bench.services.durability.background.left(0)
+        !bench.services.background_sync.left(0)
     }
 
     #[test]
@@ -150,7 +142,7 @@ mod tests {
         {
             let bench = bench(durable);
             let device = bench.writes_to_filesystem(syncs_whole);
-            assert_eq!(bench.run(|cx, _| syncs_alone(cx, device)).value, alone, "{durable:?} {syncs_whole}");
+            assert_eq!(bench.run(|worker| syncs_alone(worker.cx, device)).value, alone, "{durable:?} {syncs_whole}");
         }
     }
 }

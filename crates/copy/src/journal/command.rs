@@ -10,14 +10,16 @@ use std::os::unix::ffi::OsStrExt;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::CWD;
 
+use crate::filter::Choice;
 use crate::journal::Fingerprint;
+use crate::list::{FileList, Names, Shard};
 use crate::plan::{
-    Backup, Checksum, ContextRule, DataOptions, Dereference, Durable, EngineChoice, EngineName, LinkMode, ModeRule,
-    Overwrite, Plan, Preserve, Reflink, SmartCopy, Sparse, Verify, Wish,
+    Backup, Checksum, ContextRule, DataOptions, Delete, Dereference, Durable, EngineChoice, EngineName, LinkMode,
+    ModeRule, Overwrite, Plan, Preserve, Reflink, SmartCopy, Sparse, Update, Verify, Wish,
 };
 
 /// The first line.
-const VERSION: &str = "haul command 2";
+const VERSION: &str = "haul command 4";
 
 /// The same for two commands whose copies are the same: how fast they go does not matter. `last` is the name of the copy in
 /// the directory `holder`, or empty for copies into that.
@@ -30,8 +32,7 @@ pub(crate) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint 
 
 /// Everything that a copy depends on but for where it is: see [`command`].
 fn serialised(plan: &Plan, last: &OsStr) -> String {
-    // Longer than other functions: a line for each field.
-    // All are named, so that nobody adds one without a decision.
+    // A line for each field: all are named, so that nobody adds one without a decision.
     let Plan {
         sources,
         destination: _, // `last` and its directory.
@@ -41,9 +42,10 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         link,
         attributes_only,
         overwrite,
-        only_newer,
+        update,
         force,
         remove_destination,
+        moves: _, // It is not resumed.
         backup,
         backup_suffix,
         preserve,
@@ -52,12 +54,15 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         keep_directory_symlink,
         one_file_system,
         fail_fast: _, // What is copied until then is the same.
+        dry_run: _,   // Nothing is stored of it.
         write_through_dangling_link,
         data,
+        clone_tree: _, // --resume makes no snapshot.
         smart,
         snapshot,
         context,
         jobs: _,
+        delete,
         remove_partial,
         durable,
         atomic,
@@ -65,6 +70,8 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         verify,
         checksum,
         resume,
+        filter,
+        names,
         list,
         shard,
         job: _, // What is stored of it knows its job.
@@ -73,15 +80,15 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     sources.iter().for_each(|source| lines.path("source", source));
     lines.path("name", last);
     lines.line("recursive", recursive);
-    lines.line("follow links", name_of_dereference(*dereference));
+    lines.line("follow links", dereference.word());
     lines.line("contents of special files", copy_contents);
-    lines.line("make", name_of_link(*link));
+    lines.line("make", link.word());
     lines.line("attributes only", attributes_only);
-    lines.line("existing file", name_of_overwrite(*overwrite));
-    lines.line("only newer", only_newer);
+    lines.line("existing file", overwrite.word());
+    lines.line("update", update.word());
     lines.line("force", force);
     lines.line("remove destination", remove_destination);
-    lines.line("backup", name_of_backup(*backup));
+    lines.line("backup", backup.word());
     lines.path("backup suffix", backup_suffix);
     lines.preserve(preserve);
     lines.line("parents", parents);
@@ -90,17 +97,33 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.line("one filesystem", one_file_system);
     lines.line("through dangling links", write_through_dangling_link);
     lines.data(data, (*smart, *snapshot), context);
+    lines.line("delete", delete.map_or("nothing", deletion));
     lines.line("remove partial", remove_partial);
     // To go on is possible only from what is durable.
-    lines.line("durable", name_of_durable(if *resume { Durable::File } else { *durable }));
+    let durable = if *resume { &Durable::File } else { durable };
+    lines.line("durable", durable.word());
     lines.line("atomic", atomic);
-    lines.line("verify", name_of_verify(*verify));
-    lines.line("checksum", checksum.map_or("none", name_of_checksum));
+    lines.line("verify", verify.word());
+    lines.line("checksum", checksum.as_ref().map_or("none", Word::word));
     lines.line("resume", resume);
-    lines.line("list", list.as_ref().map_or_else(|| "none".to_owned(), |list| crate::list::digest_text(list)));
-    lines
-        .line("shard", shard.map_or_else(|| "none".to_owned(), |shard| format!("{}/{}", shard.index(), shard.count())));
+    lines.filter(filter.as_ref().map(|filter| filter.choice()));
+    lines.lists(names.as_deref(), list.as_deref());
+    lines.line("shard", shard.map_or_else(|| "none".to_owned(), shard_text));
     lines.0
+}
+
+/// How many entries are removed at most is no part of it: who goes on may want more of them to be.
+fn deletion(Delete { force, excluded, most: _ }: Delete) -> &'static str {
+    match (force, excluded) {
+        (false, false) => "what is gone",
+        (true, false) => "what is gone, for empty sources too",
+        (false, true) => "what is gone or excluded",
+        (true, true) => "what is gone or excluded, for empty sources too",
+    }
+}
+
+fn shard_text(shard: Shard) -> String {
+    format!("{}/{}", shard.index(), shard.count())
 }
 
 struct Lines(String);
@@ -116,13 +139,29 @@ impl Lines {
         self.line(name, value.as_bytes().escape_ascii());
     }
 
+    fn lists(&mut self, names: Option<&Names>, list: Option<&FileList>) {
+        self.line("names", names.map_or_else(|| "none".to_owned(), Names::digest_text));
+        // What is found under names changes with the source.
+        let list = list.filter(|_| names.is_none());
+        self.line("list", list.map_or_else(|| "none".to_owned(), crate::list::digest_text));
+    }
+
     fn data(&mut self, data: &DataOptions, (smart, snapshot): (SmartCopy, bool), context: &ContextRule) {
         // The others are only about how bytes are moved.
-        let DataOptions { sparse, reflink, engine, buffer_size: _, readahead: _, cache: _, preallocate: _, profile: _ } =
-            data;
-        self.line("sparse", name_of_sparse(*sparse));
-        self.line("reflink", name_of_reflink(*reflink));
-        self.line("disk images", name_of_smart(smart));
+        let DataOptions {
+            sparse,
+            reflink,
+            engine,
+            buffer_size: _,
+            readahead: _,
+            cache: _,
+            writeback: _,
+            preallocate: _,
+            profile: _,
+        } = data;
+        self.line("sparse", sparse.word());
+        self.line("reflink", reflink.word());
+        self.line("disk images", smart.word());
         self.line("snapshot", snapshot);
         match context {
             ContextRule::Default => self.line("context", "of the kernel"),
@@ -133,19 +172,29 @@ impl Lines {
         self.line("data", *engine != EngineChoice::Only(EngineName::Null));
     }
 
+    fn filter(&mut self, choice: Option<&Choice>) {
+        let Some(Choice { rules, exclude_caches, max_size, min_size, newer_than }) = choice else {
+            return self.line("filter", "none");
+        };
+        for rule in rules {
+            self.path(if rule.include { "include" } else { "exclude" }, &rule.pattern);
+        }
+        let size = |size: &Option<u64>| size.map_or_else(|| "any".to_owned(), |size| size.to_string());
+        let time = newer_than.map(|time| format!("{}.{:09}", time.seconds, time.nanoseconds));
+        self.line("exclude caches", exclude_caches);
+        self.line("largest", size(max_size));
+        self.line("smallest", size(min_size));
+        self.line("newer than", time.as_deref().unwrap_or("any"));
+    }
+
     fn preserve(&mut self, preserve: &Preserve) {
         let Preserve { mode, ownership, timestamps, links, context, xattr, required, quiet, flags, project } = preserve;
-        let mode = match mode {
-            ModeRule::Default => "less the umask",
-            ModeRule::Keep => "kept",
-            ModeRule::Discard => "as new",
-        };
-        self.line("mode", mode);
+        self.line("mode", mode.word());
         self.line("keep owner", ownership);
         self.line("keep times", timestamps);
         self.line("keep hard links", links);
-        self.line("keep context", name_of_wish(*context));
-        self.line("keep extended attributes", name_of_wish(*xattr));
+        self.line("keep context", context.word());
+        self.line("keep extended attributes", xattr.word());
         self.line("attributes are required", required);
         self.line("quiet", quiet);
         self.line("keep flags", flags);
@@ -153,95 +202,37 @@ impl Lines {
     }
 }
 
-fn name_of_wish(wish: Wish) -> &'static str {
-    match wish {
-        Wish::No => "no",
-        Wish::Try => "try",
-        Wish::Require => "require",
-    }
+/// What stands for the values of a type.
+trait Word {
+    fn word(&self) -> &'static str;
 }
 
-fn name_of_dereference(dereference: Dereference) -> &'static str {
-    match dereference {
-        Dereference::Never => "never",
-        Dereference::Operands => "operands",
-        Dereference::Always => "always",
-    }
+macro_rules! words {
+    ($($type:ident { $($value:ident => $word:literal),+ })+) => {
+        $(impl Word for $type {
+            fn word(&self) -> &'static str {
+                match self {
+                    $($type::$value => $word,)+
+                }
+            }
+        })+
+    };
 }
 
-fn name_of_link(link: LinkMode) -> &'static str {
-    match link {
-        LinkMode::Copy => "copies",
-        LinkMode::Hard => "hard links",
-        LinkMode::Symbolic => "symbolic links",
-    }
-}
-
-fn name_of_overwrite(overwrite: Overwrite) -> &'static str {
-    match overwrite {
-        Overwrite::Replace => "replace",
-        Overwrite::Ask => "ask",
-        Overwrite::Skip => "skip",
-        Overwrite::Refuse => "refuse",
-    }
-}
-
-fn name_of_backup(backup: Backup) -> &'static str {
-    match backup {
-        Backup::None => "none",
-        Backup::Simple => "simple",
-        Backup::Existing => "existing",
-        Backup::Numbered => "numbered",
-    }
-}
-
-fn name_of_sparse(sparse: Sparse) -> &'static str {
-    match sparse {
-        Sparse::Auto => "auto",
-        Sparse::Always => "always",
-        Sparse::Never => "never",
-    }
-}
-
-fn name_of_reflink(reflink: Reflink) -> &'static str {
-    match reflink {
-        Reflink::Auto => "auto",
-        Reflink::Always => "always",
-        Reflink::Never => "never",
-    }
-}
-
-fn name_of_smart(smart: SmartCopy) -> &'static str {
-    match smart {
-        SmartCopy::Off => "whole",
-        SmartCopy::Auto => "auto",
-        SmartCopy::Require => "require",
-    }
-}
-
-fn name_of_durable(durable: Durable) -> &'static str {
-    match durable {
-        Durable::None => "none",
-        Durable::Flush => "flush",
-        Durable::File => "file",
-    }
-}
-
-fn name_of_verify(verify: Verify) -> &'static str {
-    match verify {
-        Verify::Off => "off",
-        Verify::Read => "read",
-        Verify::Device => "device",
-    }
-}
-
-fn name_of_checksum(checksum: Checksum) -> &'static str {
-    match checksum {
-        Checksum::Blake3 => "blake3",
-        Checksum::Xxh3 => "xxh3",
-        Checksum::Sha256 => "sha256",
-        Checksum::Md5 => "md5",
-    }
+words! {
+    Wish { No => "no", Try => "try", Require => "require" }
+    Dereference { Never => "never", Operands => "operands", Always => "always" }
+    LinkMode { Copy => "copies", Hard => "hard links", Symbolic => "symbolic links" }
+    Overwrite { Replace => "replace", Ask => "ask", Skip => "skip", Refuse => "refuse" }
+    Update { All => "all", Older => "older", Changed => "changed", Content => "content" }
+    Backup { None => "none", Simple => "simple", Existing => "existing", Numbered => "numbered" }
+    Sparse { Auto => "auto", Always => "always", Never => "never" }
+    Reflink { Auto => "auto", Always => "always", Never => "never" }
+    SmartCopy { Off => "whole", Auto => "auto", Require => "require" }
+    Durable { None => "none", Flush => "flush", File => "file" }
+    Verify { Off => "off", Read => "read", Device => "device" }
+    Checksum { Blake3 => "blake3", Xxh3 => "xxh3", Sha256 => "sha256", Md5 => "md5" }
+    ModeRule { Default => "less the umask", Keep => "kept", Discard => "as new" }
 }
 
 #[cfg(test)]
@@ -249,12 +240,14 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Arc;
 
+    use haul_sys::inode::Time;
+
     use super::*;
-    use crate::list::{FileList, Shard};
-    use crate::plan::{CacheUse, Destination, IfChanged, Preallocate};
+    use crate::filter::{Filter, Rule};
+    use crate::plan::{CacheUse, Destination, IfChanged, Preallocate, Writeback};
 
     /// Of a plan with the defaults and two sources, one of which has bytes that a line cannot have.
-    const GOLDEN: &str = r"haul command 2
+    const GOLDEN: &str = r"haul command 4
 source: a b
 source: /c\n\\\xff
 name: dest
@@ -264,7 +257,7 @@ contents of special files: false
 make: copies
 attributes only: false
 existing file: replace
-only newer: false
+update: all
 force: false
 remove destination: false
 backup: none
@@ -290,12 +283,15 @@ disk images: whole
 snapshot: false
 context: of the kernel
 data: true
+delete: nothing
 remove partial: true
 durable: none
 atomic: false
 verify: off
 checksum: none
 resume: false
+filter: none
+names: none
 list: none
 shard: none
 ";
@@ -315,9 +311,26 @@ shard: none
         plan
     }
 
+    /// The plan with a filter.
+    fn chosen(change: impl FnOnce(&mut Choice)) -> Plan {
+        let mut choice = Choice::default();
+        change(&mut choice);
+        with(|plan| plan.filter = Filter::new(choice).unwrap())
+    }
+
     #[test]
     fn a_command_is_serialised_in_a_form_that_stays() {
         assert_eq!(text(&plan()), GOLDEN);
+    }
+
+    #[test]
+    fn a_filter_is_serialised_in_a_form_that_stays() {
+        let rules = vec![Rule::include("a\nb"), Rule::exclude("*")];
+        let newer_than = Some(Time { seconds: 5, nanoseconds: 7 });
+        let choice = Choice { rules, exclude_caches: true, max_size: Some(9), min_size: None, newer_than };
+        let lines =
+            "include: a\\nb\nexclude: *\nexclude caches: true\nlargest: 9\nsmallest: any\nnewer than: 5.000000007\n";
+        assert_eq!(text(&chosen(|all| *all = choice)), GOLDEN.replace("filter: none\n", lines));
     }
 
     #[test]
@@ -337,7 +350,9 @@ shard: none
             with(|plan| plan.overwrite = Overwrite::Ask),
             with(|plan| plan.overwrite = Overwrite::Skip),
             with(|plan| plan.overwrite = Overwrite::Refuse),
-            with(|plan| plan.only_newer = true),
+            with(|plan| plan.update = Update::Older),
+            with(|plan| plan.update = Update::Changed),
+            with(|plan| plan.update = Update::Content),
             with(|plan| plan.force = true),
             with(|plan| plan.remove_destination = true),
             with(|plan| plan.backup = Backup::Simple),
@@ -372,6 +387,10 @@ shard: none
             with(|plan| plan.context = ContextRule::OfDestination),
             with(|plan| plan.context = ContextRule::Fixed("of the destination".into())),
             with(|plan| plan.data.engine = EngineChoice::Only(EngineName::Null)),
+            with(|plan| plan.delete = Some(Delete::default())),
+            with(|plan| plan.delete = Some(Delete { force: true, ..Delete::default() })),
+            with(|plan| plan.delete = Some(Delete { excluded: true, ..Delete::default() })),
+            with(|plan| plan.delete = Some(Delete { force: true, excluded: true, most: None })),
             with(|plan| plan.remove_partial = false),
             with(|plan| plan.durable = Durable::Flush),
             with(|plan| plan.durable = Durable::File),
@@ -383,6 +402,16 @@ shard: none
             with(|plan| plan.checksum = Some(Checksum::Sha256)),
             with(|plan| plan.checksum = Some(Checksum::Md5)),
             with(|plan| plan.resume = true),
+            chosen(|choice| choice.rules = vec![Rule::exclude("a"), Rule::exclude("b")]),
+            chosen(|choice| choice.rules = vec![Rule::exclude("b"), Rule::exclude("a")]),
+            chosen(|choice| choice.rules = vec![Rule::exclude("a"), Rule::include("b")]),
+            chosen(|choice| choice.exclude_caches = true),
+            chosen(|choice| choice.max_size = Some(1)),
+            chosen(|choice| choice.min_size = Some(1)),
+            chosen(|choice| choice.newer_than = Some(Time { seconds: 1, nanoseconds: 0 })),
+            with(|plan| plan.names = Names::parse(b"a", 0, false).ok().map(Arc::new)),
+            with(|plan| plan.names = Names::parse(b"a", 0, true).ok().map(Arc::new)),
+            with(|plan| plan.names = Names::parse(b"b", 0, false).ok().map(Arc::new)),
             with(|plan| plan.list = Some(Arc::new(FileList::default()))),
             with(|plan| plan.shard = Shard::new(1, 2)),
             with(|plan| plan.shard = Shard::new(2, 2)),
@@ -405,12 +434,15 @@ shard: none
             with(|plan| plan.data.buffer_size = Some(4096)),
             with(|plan| plan.data.readahead = Some(4096)),
             with(|plan| plan.data.cache = CacheUse::Drop),
+            with(|plan| plan.data.writeback = Writeback::Auto),
             with(|plan| plan.data.preallocate = Preallocate::Never),
             with(|plan| plan.jobs = Some(7)),
             with(|plan| plan.if_changed = IfChanged::Fail),
         ] {
             assert_eq!(text(&plan), GOLDEN);
         }
+        let deleting = |most| text(&with(|plan| plan.delete = Some(Delete { most, ..Delete::default() })));
+        assert_eq!(deleting(None), deleting(Some(5)));
         let resumed = |durable| text(&with(|plan| (plan.resume, plan.durable) = (true, durable)));
         assert_eq!(resumed(Durable::None), resumed(Durable::File), "to go on takes what is durable");
     }

@@ -169,32 +169,47 @@ impl Journal {
     }
 }
 
+/// How files are opened in which runs note what they do: never through a link, never waiting.
+pub(crate) const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// Opens such a file, or makes it, as the flag says. `None` where a symbolic link has its name.
+pub(crate) fn open_or_make(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Option<(File, bool)>, Errno> {
+    loop {
+        let (opened, made) = match openat(dir, name, OPEN, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                (openat(dir, name, OPEN | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR), true)
+            }
+            opened => (opened, false),
+        };
+        match opened {
+            // Another process has just made it.
+            Err(Errno::EXIST) if made => {}
+            Err(Errno::LOOP) => return Ok(None),
+            opened => return Ok(Some((opened?.into(), made))),
+        }
+    }
+}
+
+/// Whether it can be such a file of this user.
+pub(crate) fn is_own(inode: &Inode) -> bool {
+    inode.kind == Kind::Regular && inode.user == geteuid().as_raw()
+}
+
 /// Opens or makes the file, and locks it. The flag says that it was made.
 fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(File, bool), Trouble> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     loop {
-        let (opened, made) = match openat(dir, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                match openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR) {
-                    Err(Errno::EXIST) => continue,
-                    made => (made?, true),
-                }
-            }
-            Err(Errno::LOOP) => return Err(Trouble::Foreign),
-            opened => (opened?, false),
-        };
-        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        let (file, made) = open_or_make(dir, name)?.ok_or(Trouble::Foreign)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Filesystems without locks do without.
             Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(Errno::WOULDBLOCK) => return Err(Trouble::Busy),
             Err(errno) => return Err(errno.into()),
         }
-        let inode = Inode::of(opened.as_fd())?;
-        let ours = inode.kind == Kind::Regular && inode.user == geteuid().as_raw();
+        let inode = Inode::of(file.as_fd())?;
         match inode.links {
             // Who had it has just ended well and removed it.
-            0 if ours => {}
-            1 if ours => return Ok((File::from(opened), made)),
+            0 if is_own(&inode) => {}
+            1 if is_own(&inode) => return Ok((file, made)),
             _ => return Err(Trouble::Foreign),
         }
     }

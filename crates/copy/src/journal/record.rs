@@ -188,7 +188,6 @@ impl Record {
     /// As it is written as record `number` of the journal of this command.
     pub fn encode(&self, number: u64, command: &Fingerprint) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
-        bytes[8..14].copy_from_slice(&number.to_le_bytes()[..6]);
         let mut at = CONTENTS;
         let mut put = |part: &[u8]| {
             bytes[at..at + part.len()].copy_from_slice(part);
@@ -214,12 +213,10 @@ impl Record {
             }
         };
         bytes[14..16].copy_from_slice(&[kind, len]);
-        let check = check(&bytes, command);
-        bytes[..8].copy_from_slice(&check.to_le_bytes());
-        bytes
+        Record::fix_checksum(&bytes, number, command)
     }
 
-    /// Such bytes with the checksum and the number that a record has; for tests of what is read then.
+    /// Such bytes with the checksum and the number that a record has; also for tests of what is read then.
     pub fn fix_checksum(bytes: &[u8; RECORD], number: u64, command: &Fingerprint) -> [u8; RECORD] {
         let mut fixed = *bytes;
         fixed[8..14].copy_from_slice(&number.to_le_bytes()[..6]);

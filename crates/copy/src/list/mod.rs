@@ -5,13 +5,13 @@
 
 mod file_list;
 mod format;
-mod order;
+mod names;
 mod split;
 
 pub use file_list::{Entry, FileList, Index, Misplaced, Root};
 pub use format::{LoadError, digest_text, fix_checksum, load, save};
-pub use order::sort;
-pub use split::{Assignment, MOST_SHARDS, Shard, Work, split};
+pub use names::{BadName, Names};
+pub use split::{Assignment, MOST_SHARDS, Shard, Work, sort, split};
 
 #[cfg(test)]
 mod tests;

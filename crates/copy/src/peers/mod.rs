@@ -11,14 +11,12 @@
 pub(crate) mod paths;
 pub(crate) mod remote;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_cluster::ToDo;
 
 use crate::schedule::pool::Parking;
-use crate::walk::{Listed, Listing};
-use crate::work::directory::{Frame, Tally};
+use crate::work::directory::Frame;
 use crate::work::entry::Top;
 use crate::work::task::Task;
 
@@ -27,12 +25,9 @@ pub(crate) type PeerGroup<'a> = haul_cluster::PeerGroup<'a, Away>;
 
 /// Names that another process has.
 pub(crate) struct Away {
-    /// The part as it was given, without its names.
+    /// The part as it was given, in case that it comes back.
     pub frame: Frame,
     pub top: Top,
-    /// The names, in case that they come back.
-    pub names: Vec<Listed>,
-    pub tally: Arc<Tally>,
     pub _parking: Parking,
 }
 
@@ -43,14 +38,12 @@ pub(crate) fn task_of(todo: ToDo<Away>) -> Option<Task> {
         ToDo::Names(from, unit) => Some(Task::WorkUnit(from, unit)),
         ToDo::Chunk(from, chunk) => Some(Task::Chunk(from, chunk)),
         ToDo::Back { away, given_back } => {
-            let Away { mut frame, top, names, tally, .. } = away;
+            let Away { frame, top, .. } = away;
             if !given_back {
-                drop((frame, names));
-                return Some(Task::PartDone(tally));
+                return Some(Task::PartDone(frame.tally));
             }
             // Nor will others be able to begin with the rest of it.
             frame.place.stays.store(true, Ordering::Relaxed);
-            frame.listing = Listing::of(names);
             Some(Task::Names { frame, top, segment: None })
         }
     }

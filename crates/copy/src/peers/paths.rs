@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_cluster::messages::{Location, Pair, Way};
@@ -11,9 +12,9 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::links::{DestDir, Made, duplicate};
 use crate::peers::PeerGroup;
-use crate::plan::{Dereference, Destination, Plan};
+use crate::plan::{Dereference, Plan};
 use crate::walk::{Operand, open_directory};
-use crate::work::directory::{Directory, Frame};
+use crate::work::directory::Directory;
 use crate::work::entry::Top;
 
 /// Both directories of a pair, open.
@@ -25,10 +26,8 @@ pub(crate) struct OpenPair {
     pub dir: Arc<DestDir>,
 }
 
-/// Opens both directories by the names on the way, and makes sure that they are those that were meant.
-///
-/// # Errors
-/// What the kernel says; ESTALE if others stand there.
+/// Opens both directories by the names on the way, and makes sure that they are those that were meant: ESTALE and EXDEV if others
+/// stand there.
 pub(crate) fn open_pair(plan: &Plan, pair: &Pair) -> Result<OpenPair, Errno> {
     let operand = Operand::open(&pair.operand);
     let no_follow = if plan.dereference == Dereference::Never { OFlags::NOFOLLOW } else { OFlags::empty() };
@@ -63,10 +62,7 @@ pub(crate) fn open_pair(plan: &Plan, pair: &Pair) -> Result<OpenPair, Errno> {
     Ok(OpenPair { source, dest, source_inode, dest_inode, dir })
 }
 
-/// Opens a directory of the destination by the way to it.
-///
-/// # Errors
-/// What the kernel says; another machine may not see yet what was made there.
+/// Opens a directory of the destination by the way to it. Another machine may not see yet what was made there.
 fn open_way(way: &Way) -> Result<(OwnedFd, Arc<DestDir>), Errno> {
     let root = if way.prefix.is_empty() { ".".as_ref() } else { way.prefix.as_os_str() };
     let mut fd = open_directory(CWD, root)?;
@@ -81,16 +77,13 @@ fn open_way(way: &Way) -> Result<(OwnedFd, Arc<DestDir>), Errno> {
 
 pub(crate) fn find(place: &Location) -> Result<Made, Errno> {
     let (fd, dir) = open_way(&place.way)?;
-    let found = Inode::at(fd.as_fd(), &place.name)?;
+    let mut found = Inode::at(fd.as_fd(), &place.name)?;
     if found.id.inode() != place.inode {
         // Where a symbolic link was written through, the file is behind it.
-        let behind = Inode::at_following(fd.as_fd(), &place.name)?;
-        if behind.id.inode() != place.inode {
-            return Err(Errno::STALE);
-        }
-        return Ok(Made { dir, name: place.name.clone(), id: Some(behind.id) });
+        found = Inode::at_following(fd.as_fd(), &place.name)?;
     }
-    Ok(Made { dir, name: place.name.clone(), id: Some(found.id) })
+    let is_it = found.id.inode() == place.inode;
+    is_it.then(|| Made { dir, name: place.name.clone(), id: Some(found.id) }).ok_or(Errno::STALE)
 }
 
 /// What another process needs to open the two directories of a place.
@@ -108,36 +101,17 @@ pub(crate) fn pair_of_place(place: &Directory, top: &Top, peers: &PeerGroup<'_>)
     }
 }
 
-/// A place for tables that do not fit into memory, if there is one.
-pub(crate) fn room_for_tables(plan: &Plan) -> Option<OwnedFd> {
-    let opened = match &plan.destination {
-        Destination::Directory(path) => open_directory(CWD, path),
-        Destination::Exactly(path) | Destination::Guess(path) => {
-            Operand::open(path).spot().dir().and_then(|dir| open_directory(dir, "."))
-        }
-    };
-    opened.ok()
-}
-
-/// The way to a directory of the destination, and that of an operand's file: what is needed to describe a file to others.
-pub(crate) fn pair_of(
-    dir: &Arc<DestDir>,
-    sides: Option<(&Frame, &Top)>,
-    operand: (&std::path::Path, &std::path::Path),
-    peers: &PeerGroup<'_>,
-) -> Pair {
-    match sides {
-        Some((frame, top)) => pair_of_place(&frame.place, top, peers),
-        None => Pair {
-            operand: operand.0.as_os_str().to_owned(),
-            operand_dest: operand.1.as_os_str().to_owned(),
-            dest: Way { prefix: dir.prefix().to_owned(), names: dir.names() },
-            inodes: [0; 2],
-            born: [None; 2],
-            device: 0,
-            listed: None,
-            shown: [OsString::new(), OsString::new()],
-        },
+/// What another process needs to open a file that is an operand itself, and the directory of the destination.
+pub(crate) fn pair_of_operand(source: &Path, dest: &Path, dir: &DestDir) -> Pair {
+    Pair {
+        operand: source.into(),
+        operand_dest: dest.into(),
+        dest: Way { prefix: dir.prefix().to_owned(), names: dir.names() },
+        inodes: [0; 2],
+        born: [None; 2],
+        device: 0,
+        listed: None,
+        shown: [OsString::new(), OsString::new()],
     }
 }
 
@@ -270,7 +244,7 @@ mod tests {
         let end = wires.end_of(0);
         let (peers, frame) = (group(&end), entered(&bench));
         let top = Top { source: bench.source_path(""), dest: bench.dest_path(""), into_itself: false };
-        let pair = pair_of(&frame.place.dir, Some((&frame, &top)), (Path::new(""), Path::new("")), &peers);
+        let pair = pair_of_place(&frame.place, &top, &peers);
         assert_eq!(pair.inodes, [frame.place.source_inode.id, frame.place.dest_inode.id].map(|id| id.inode()));
         assert_eq!(pair.shown, ["source", "dest"]);
         let pair = Pair { dest: Way { prefix: bench.dest_path("").into(), ..pair.dest }, ..pair };
@@ -280,9 +254,7 @@ mod tests {
     #[test]
     fn a_file_named_by_the_user_is_described_by_paths() {
         let bench = Bench::new(plan()).source("a", "new");
-        let wires = Wires::new(1);
-        let end = wires.end_of(0);
-        let pair = pair_of(&bench.root(), None, (Path::new("a"), Path::new("dest/b")), &group(&end));
+        let pair = pair_of_operand(Path::new("a"), Path::new("dest/b"), &bench.root());
         assert_eq!((pair.operand, pair.operand_dest), ("a".into(), "dest/b".into()));
     }
 }

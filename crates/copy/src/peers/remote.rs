@@ -1,16 +1,15 @@
 //! Parts of a large file that other processes copy, and how they find it.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 
 use haul_cluster::messages::{self, Message, Pair};
 use haul_io::transfer::{Chunk, Peers};
 use haul_sys::inode::Kind;
 
 use crate::peers::PeerGroup;
-use crate::peers::paths::pair_of;
+use crate::peers::paths::{pair_of_operand, pair_of_place};
 use crate::walk::last_component;
-use crate::work::entry::{Level, Remote, Subject, Top};
+use crate::work::entry::{Remote, Subject, Top};
 
 /// How other processes find a file of the source, and the directory that its copy goes to.
 pub(crate) struct RemoteSource<'a> {
@@ -22,37 +21,35 @@ pub(crate) struct RemoteSource<'a> {
 
 /// How other processes open both files.
 struct RemoteHandle<'a> {
-    pub peers: &'a PeerGroup<'a>,
-    pub pair: Pair,
-    pub source_name: Option<OsString>,
-    /// The name that it has while it is copied.
-    pub dest_name: OsString,
+    source: &'a RemoteSource<'a>,
+    /// The name that the copy has for the moment.
+    dest_name: OsString,
 }
 
 impl Remote for RemoteSource<'_> {
     fn with_copy(&self, name: &OsStr) -> Box<dyn Peers + '_> {
-        let (pair, source_name) = (self.pair.clone(), self.name.clone());
-        Box::new(RemoteHandle { peers: self.peers, pair, source_name, dest_name: last_component(name).to_owned() })
+        Box::new(RemoteHandle { source: self, dest_name: last_component(name).to_owned() })
     }
 }
 
 impl Peers for RemoteHandle<'_> {
     fn chunk(&self) -> u64 {
-        self.peers.chunk
+        self.source.peers.chunk
     }
 
     fn is_asked_for_work(&self) -> bool {
-        self.peers.transport.is_asked_for_work()
+        self.source.peers.transport.is_asked_for_work()
     }
 
     fn give(&self, chunk: &Chunk<'_>) -> (u64, bool) {
-        let (peers, Chunk { source, dest, offset, len }) = (self.peers, *chunk);
+        let (file, Chunk { source, dest, offset, len }) = (self.source, *chunk);
+        let peers = file.peers;
         let token = peers.new_token();
         peers.expect(token);
         let chunk = messages::Chunk {
             token,
-            pair: self.pair.clone(),
-            source_name: self.source_name.clone(),
+            pair: file.pair.clone(),
+            source_name: file.name.clone(),
             dest_name: self.dest_name.clone(),
             inodes: [source.id.inode(), dest.id.inode()],
             size: source.size,
@@ -69,11 +66,11 @@ impl Peers for RemoteHandle<'_> {
     }
 
     fn has_moved_nothing(&self, token: u64) -> bool {
-        self.peers.has_moved_nothing(token)
+        self.source.peers.has_moved_nothing(token)
     }
 
     fn wait_for(&self, token: u64) -> u64 {
-        match self.peers.wait_for(token) {
+        match self.source.peers.wait_for(token) {
             Some(Message::ChunkDone { moved, .. }) => moved,
             _ => 0,
         }
@@ -82,20 +79,16 @@ impl Peers for RemoteHandle<'_> {
 
 impl<'a> RemoteSource<'a> {
     /// How they find a file, if it is large enough to be shared.
-    pub(crate) fn of(
-        peers: &'a PeerGroup<'a>,
-        subject: &Subject<'_>,
-        level: &Level<'_>,
-        top: &Top,
-    ) -> Option<RemoteSource<'a>> {
-        let (Some(dir), Kind::Regular) = (level.dir, subject.inode.kind) else { return None };
+    pub(crate) fn of(peers: &'a PeerGroup<'a>, subject: &Subject<'_>, top: &Top) -> Option<RemoteSource<'a>> {
+        let (Some(dir), Kind::Regular) = (subject.level.dir, subject.inode.kind) else { return None };
         if subject.inode.size / 2 < peers.chunk {
             return None;
         }
-        let operand: (&Path, &Path) = (subject.source.path, subject.dest.path);
-        let frame = level.ancestors.last();
-        let pair = pair_of(dir, frame.map(|frame| (frame, top)), operand, peers);
-        Some(RemoteSource { peers, pair, name: frame.map(|_| subject.source.name.to_owned()) })
+        let (pair, name) = match subject.level.ancestors.last() {
+            Some(above) => (pair_of_place(&above.place, top, peers), Some(subject.source.name.to_owned())),
+            None => (pair_of_operand(subject.source.path, subject.dest.path, dir), None),
+        };
+        Some(RemoteSource { peers, pair, name })
     }
 }
 

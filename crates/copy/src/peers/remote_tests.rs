@@ -5,7 +5,7 @@ use haul_sys::inode::Inode;
 
 use super::*;
 use crate::context::test_support::Bench;
-use crate::tree::test_support::{entered, level_in, plan, top, top_level};
+use crate::tree::test_support::{at, entered, level_in, plan, top, top_level};
 
 /// A source, `a`, of so many bytes, all of them holes.
 fn bench(size: u64) -> Bench {
@@ -26,7 +26,7 @@ fn a_file_is_shared_from_two_chunks_on() {
     for (size, shared) in [(2 * CHUNK, true), (2 * CHUNK - 1, false)] {
         let bench = bench(size);
         let (subject, root) = (bench.subject("a", "b"), bench.root());
-        assert_eq!(RemoteSource::of(&peers, &subject, &top_level(&root), &top()).is_some(), shared, "{size}");
+        assert_eq!(RemoteSource::of(&peers, &at(&top_level(&root), subject), &top()).is_some(), shared, "{size}");
     }
 }
 
@@ -36,10 +36,10 @@ fn operands_are_found_by_paths_and_entries_by_names() {
     let end = wires.end_of(0);
     let peers = group(&end);
     let bench = bench(2 * CHUNK);
-    let (subject, root, ancestors) = (bench.subject("a", "b"), bench.root(), [entered(&bench)]);
-    let operand = RemoteSource::of(&peers, &subject, &top_level(&root), &top()).unwrap();
+    let (subject, root, ancestors) = (|| bench.subject("a", "b"), bench.root(), [entered(&bench)]);
+    let operand = RemoteSource::of(&peers, &at(&top_level(&root), subject()), &top()).unwrap();
     assert_eq!((operand.name, operand.pair.operand), (None, "a".into()));
-    let entry = RemoteSource::of(&peers, &subject, &level_in(&ancestors), &top()).unwrap();
+    let entry = RemoteSource::of(&peers, &at(&level_in(&ancestors), subject()), &top()).unwrap();
     assert_eq!((entry.name, entry.pair.operand), (Some("a".into()), "source".into()));
 }
 
@@ -50,7 +50,7 @@ fn offer<T>(idle: bool, then: impl FnOnce(&dyn Peers, (u64, bool), &PeerGroup<'_
     let peers = group(&ends[0]);
     let bench = bench(2 * CHUNK);
     let (subject, root, [source, dest]) = (bench.subject("a", "b"), bench.root(), inodes(&bench));
-    let file = RemoteSource::of(&peers, &subject, &top_level(&root), &top()).unwrap();
+    let file = RemoteSource::of(&peers, &at(&top_level(&root), subject), &top()).unwrap();
     if idle {
         wires.is_idle(1);
     }

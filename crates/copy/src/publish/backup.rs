@@ -16,10 +16,7 @@ use crate::walk::{Listing, Spot};
 /// few exotic ones.
 const LONGEST: usize = 254;
 
-/// Renames the entry to its backup name and returns that.
-///
-/// # Errors
-/// As rename(2); ENOENT if there was nothing to back up.
+/// Renames the entry to its backup name and returns that; ENOENT if there was nothing to back up.
 pub(crate) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno> {
     let mut taken = None;
     loop {
@@ -42,9 +39,6 @@ pub(crate) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
 }
 
 /// Gives the entry its backup name beside its own and returns that; `None` where there are no hard links.
-///
-/// # Errors
-/// As linkat(2) and rename(2).
 pub(crate) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) -> Result<Option<OsString>, Errno> {
     let mut taken = None;
     loop {
@@ -64,9 +58,6 @@ pub(crate) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) ->
 
 /// The name that a backup of the entry gets, and whether it is a numbered one. The number is beyond one that is known to be
 /// `taken`, though it may not be seen: a directory can be written without being readable.
-///
-/// # Errors
-/// What the kernel says when the directory is read.
 pub(crate) fn backup_name(dest: Spot<'_>, plan: &Plan, taken: Option<String>) -> Result<(OsString, bool), Errno> {
     let base = crate::walk::without_trailing_slashes(dest.name);
     let highest = match plan.backup {

@@ -50,7 +50,6 @@ const SYNC_WHOLE: [u64; 10] = [
 /// 100,000 small ones were durable after 7.3 s, and by one sync at the end after 5.7 (Linux 6.18). Others were not measured.
 const SYNC_EARLY: [u64; 2] = [0xef53, 0x5846_5342];
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Filesystems(Mutex<Vec<Filesystem>>);
 
@@ -104,6 +103,12 @@ impl Filesystems {
     /// Whether a file on this filesystem has to be synced by itself.
     pub fn syncs_alone(&self, device: DeviceNumber) -> bool {
         self.0.lock().iter().any(|filesystem| filesystem.device == device && !filesystem.syncs_whole)
+    }
+
+    /// Those that a sync of everything brings to their devices, and that tell its errors.
+    pub fn that_sync_whole(&self) -> Vec<DeviceNumber> {
+        let known = self.0.lock();
+        known.iter().filter(|known| known.syncs_whole && known.fd.is_some()).map(|known| known.device).collect()
     }
 
     /// Syncs those of these filesystems that can be synced as a whole, one after the other, each once.
@@ -185,7 +190,7 @@ mod tests {
         let known = Filesystems::default();
         known.note(device, dir.path(), file.as_fd());
         known.pretend(device, false);
-        assert!(known.syncs_alone(device));
+        assert!(known.syncs_alone(device) && known.that_sync_whole().is_empty());
         assert_eq!(known.sync(&[device], &|_| panic!("nobody asks it")), []);
     }
 }

@@ -42,7 +42,7 @@ struct Slot {
     settled: Condvar,
 }
 
-/// A place for one of them. Its buffers stay, so that a small file costs no allocation.
+/// A place for one of them. Its buffers stay, so that a small file of a tree costs no allocation.
 #[derive(Default)]
 struct Partial {
     /// The directory that holds it, open, and the file itself; `None` if there is none at the moment.
@@ -111,14 +111,7 @@ impl Partials {
     }
 
     fn note(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: File, created: bool) {
-        let dir = match sides {
-            Some(sides) => ParentDirectory::Shared(Arc::clone(sides)),
-            None => match dest.dir().and_then(|dir| haul_sys::rustix::io::fcntl_dupfd_cloexec(dir, 0)) {
-                // The path is kept beside it, in memory that stays.
-                Ok(dir) => ParentDirectory::Own(dir, PathBuf::new()),
-                Err(_) => return,
-            },
-        };
+        let Ok(dir) = ParentDirectory::of(dest, sides) else { return };
         let mut own = self.own.with_room_for(dest);
         own.name.clear();
         own.name.push(dest.name);

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_io::verify::Checked;
+use haul_sys::Errno;
 use haul_sys::inode::FileId;
 
 use crate::journal::Fingerprint;
+use crate::links::duplicate;
 use crate::walk::{PathNode, Spot};
 
 /// Both directories, open.
@@ -24,7 +26,6 @@ impl Sides {
         Sides { source, dest, dest_path: Arc::clone(dest_path) }
     }
 
-    /// The source and the destination.
     pub fn both(&self) -> [BorrowedFd<'_>; 2] {
         [self.source.as_fd(), self.dest.as_fd()]
     }
@@ -38,6 +39,14 @@ pub(crate) enum ParentDirectory {
 }
 
 impl ParentDirectory {
+    /// The one of this entry, which may be held open together with its counterpart.
+    pub fn of(dest: Spot<'_>, sides: Option<&Arc<Sides>>) -> Result<ParentDirectory, Errno> {
+        Ok(match sides {
+            Some(sides) => ParentDirectory::Shared(Arc::clone(sides)),
+            None => ParentDirectory::Own(duplicate(dest.dir()?)?, dest.path.to_owned()),
+        })
+    }
+
     /// What users know the entry by that gets this name in it.
     pub fn path(&self, last: &OsStr) -> PathBuf {
         match self {
@@ -66,9 +75,7 @@ pub(crate) struct Ready {
     /// What was found when it was read again.
     pub checked: Checked,
     pub parent: ParentDirectory,
-    /// Its temporary name.
     pub name: OsString,
-    /// The name that it gets.
     pub last: OsString,
     /// Something stands there.
     pub replaces: bool,

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::Errno;
-use haul_sys::inode::{FileId, Inode};
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::object::Object;
-use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
+use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat};
 
 use super::temporary::{TemporaryNames, temporary_name};
 use crate::links::Made;
@@ -24,11 +24,39 @@ pub(crate) fn rename_to_free(spot: Spot<'_>, last: &OsStr) -> Result<(), Errno> 
     }
 }
 
-/// What a hard or symbolic link replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Replaced {
-    Nothing,
-    Something,
+/// Gives an entry this name in another directory of its filesystem, in the place of what stands there if it `replaces` that.
+/// EXDEV if the two are on different filesystems or mounts.
+pub(crate) fn rename_to_other(
+    (source, name): (Spot<'_>, &OsStr),
+    (dest, last): (Spot<'_>, &OsStr),
+    replaces: bool,
+) -> Result<(), Errno> {
+    let (from, to) = (source.dir()?, dest.dir()?);
+    if !replaces {
+        match renameat_with(from, name, to, last, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => return link_to_free((source, name), (dest, last)),
+            result => return result,
+        }
+    }
+    renameat(from, name, to, last)
+}
+
+/// The same to a name that is free, where the kernel or the filesystem cannot refuse one that is taken: a link refuses it. What
+/// cannot have two names has to be looked for.
+fn link_to_free((source, name): (Spot<'_>, &OsStr), (dest, last): (Spot<'_>, &OsStr)) -> Result<(), Errno> {
+    let (from, to) = (source.dir()?, dest.dir()?);
+    if source.beside(name, source.path).inode()?.kind != Kind::Directory {
+        match linkat(from, name, to, last, AtFlags::empty()) {
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {}
+            Ok(()) => return unlinkat(from, name, AtFlags::empty()),
+            Err(errno) => return Err(errno),
+        }
+    }
+    match dest.beside(last, dest.path).inode() {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => renameat(from, name, to, last),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Makes `dest` a hard link to `source`. With names to `replace` by an existing destination is replaced in one step.
@@ -37,22 +65,23 @@ pub(crate) fn hard_link(
     dest: Spot<'_>,
     flags: AtFlags,
     replace: Option<&TemporaryNames>,
-) -> Result<Replaced, Errno> {
+) -> Result<bool, Errno> {
     make_or_replace(dest, replace, |name| linkat(source.dir()?, source.name, dest.dir()?, name, flags))
 }
 
 /// Makes `dest` a symbolic link. With names to `replace` by an existing destination is replaced in one step.
-pub(crate) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: Option<&TemporaryNames>) -> Result<Replaced, Errno> {
+pub(crate) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: Option<&TemporaryNames>) -> Result<bool, Errno> {
     make_or_replace(dest, replace, |name| dest.beside(name, dest.path).make_link(text))
 }
 
+/// Makes a link of this name. True if it has replaced something.
 pub(crate) fn make_or_replace(
     dest: Spot<'_>,
     replace: Option<&TemporaryNames>,
     make: impl Fn(&OsStr) -> Result<(), Errno>,
-) -> Result<Replaced, Errno> {
+) -> Result<bool, Errno> {
     let names = match (make(dest.name), replace) {
-        (Ok(()), _) => return Ok(Replaced::Nothing),
+        (Ok(()), _) => return Ok(false),
         (Err(Errno::EXIST), Some(names)) => names,
         (Err(errno), _) => return Err(errno),
     };
@@ -64,7 +93,7 @@ pub(crate) fn make_or_replace(
     let removed = unlinkat(dir, &temporary, AtFlags::empty());
     renamed?;
     match removed {
-        Ok(()) | Err(Errno::NOENT) => Ok(Replaced::Something),
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(errno) => Err(errno),
     }
 }
@@ -84,7 +113,7 @@ pub(crate) fn link_to(
     here: Option<FileId>,
     follow: bool,
     names: &TemporaryNames,
-) -> Result<Replaced, Errno> {
+) -> Result<bool, Errno> {
     let reopened;
     let dir = if here == Some(made.dir.id) {
         dest.dir()?

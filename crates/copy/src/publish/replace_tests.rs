@@ -27,7 +27,7 @@ fn made(dir: &Arc<DestDir>, name: &str) -> Made {
 }
 
 /// Files to link: `made` is in `sub`, and was completed.
-fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<Replaced, Errno>) {
+fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<bool, Errno>) {
     let dir = temp_dir();
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("sub")).unwrap();
@@ -50,7 +50,7 @@ fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<Replac
 
 #[test]
 fn another_name_is_made_of_what_was_made() {
-    for (existing, replaced) in [(None, Replaced::Nothing), (Some("old"), Replaced::Something)] {
+    for (existing, replaced) in [(None, false), (Some("old"), true)] {
         let (dir, result) = linking(false, |dir| {
             existing.inspect(|old| fs::write(dir.join("dest"), old).unwrap());
         });
@@ -119,4 +119,24 @@ fn what_was_written_through_a_link_is_found_through_it() {
     assert!(result.is_ok());
     assert_eq!(id_of(&dir.path().join("dest")), id_of(&dir.path().join("target")));
     assert_eq!(linking(false, exchange).1, Err(Errno::STALE));
+}
+
+#[test]
+fn where_a_taken_name_cannot_be_refused_a_file_is_linked_and_a_directory_looked_for() {
+    let dir = temp_dir();
+    for name in ["file", "taken"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    let held = held(dir.path());
+    let (file, all) = (OsStr::new("file"), OsStr::new("dir"));
+    let moved = |name, to: &str| {
+        let spot = |name| Spot::new(held.as_fd(), name, Path::new("shown"));
+        link_to_free((spot(name), name), (spot(OsStr::new(to)), OsStr::new(to)))
+    };
+    assert_eq!([moved(file, "taken"), moved(all, "taken")], [Err(Errno::EXIST); 2]);
+    assert_eq!(fs::read(dir.path().join("taken")).unwrap(), b"taken");
+    assert_eq!([moved(file, "free"), moved(all, "other")], [Ok(()); 2]);
+    assert_eq!(fs::read(dir.path().join("free")).unwrap(), b"file");
+    assert!(dir.path().join("other").is_dir() && !dir.path().join("file").exists() && !dir.path().join("dir").exists());
 }

@@ -3,12 +3,11 @@
 mod threads;
 
 use std::borrow::Cow;
-use std::ops::AddAssign;
-use std::path::PathBuf;
 
+use crate::error::{Error, What};
 use crate::events::Event;
 use crate::meta;
-use crate::plan::{Durable, Plan};
+use crate::plan::{Durable, Plan, Verify};
 use crate::sources::selection;
 use crate::stats::Stats;
 
@@ -20,35 +19,7 @@ pub use crate::sources::operands::source_of;
 pub use crate::sources::survey::{Survey, list};
 pub use haul_cluster::{Part, SpareCapacity, Transport};
 pub use haul_io::control::Cancel;
-
-/// How a run ended. The exit status is a function of this.
-#[derive(Debug, Clone, Default)]
-pub struct Summary {
-    /// Something that was asked for was not done.
-    pub failed: bool,
-    /// The run was cancelled before its end.
-    pub cancelled: bool,
-    /// Overwritten files that are neither the old nor the new ones.
-    pub damaged: Vec<PathBuf>,
-    /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
-    pub journal: Option<PathBuf>,
-    /// With a shard: what all shards of its job have done.
-    pub shards: Option<ShardReport>,
-    /// The counters.
-    pub stats: Stats,
-}
-
-impl AddAssign for Summary {
-    /// What two processes did together.
-    fn add_assign(&mut self, other: Summary) {
-        self.failed |= other.failed;
-        self.cancelled |= other.cancelled;
-        self.damaged.extend(other.damaged);
-        self.journal = self.journal.take().or(other.journal);
-        self.shards = self.shards.take().or(other.shards);
-        self.stats += &other.stats;
-    }
-}
+pub use threads::Summary;
 
 /// Copies what the plan says.
 ///
@@ -65,43 +36,63 @@ pub fn run_together(plan: &Plan, session: &Session<'_>, part: Part<'_>) -> Summa
 }
 
 fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary {
-    let durable;
-    let plan = if plan.resume && plan.durable != Durable::File {
-        durable = Plan { durable: Durable::File, ..plan.clone() };
-        &durable
+    let settled;
+    let plan = match plan {
+        Plan { dry_run: true, .. } => {
+            settled = without_device(plan);
+            &settled
+        }
+        Plan { resume: true, durable: Durable::None | Durable::Flush, .. } => {
+            settled = Plan { durable: Durable::File, ..plan.clone() };
+            &settled
+        }
+        _ => plan,
+    };
+    let settled;
+    let plan = if plan.moves {
+        // What is made there must not change what it means.
+        settled = Plan { destination: settle_destination(plan), ..plan.clone() };
+        &settled
     } else {
         plan
     };
     let first = part.is_none_or(|part| part.transport.rank() == 0);
-    let prepared = meta::Caller::this_thread().map_err(|error| {
+    let caller = match against_dry_run(plan, part.is_some()) {
+        Some(what) => Err(Error::new(What::NotDry, "").detail(what)),
+        None => meta::Caller::this_thread(),
+    };
+    let prepared = caller.map_err(|error| {
         session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
-        Box::new(Stats { errors: 1, ..Stats::default() })
+        1
     });
     let prepared = prepared.and_then(|caller| Ok((selection::prepare(plan, session, first)?, caller)));
     let (selection, caller) = match prepared {
         Ok(prepared) => prepared,
-        Err(stats) => {
+        Err(errors) => {
             if let Some(part) = part.filter(|part| part.transport.rank() == 0) {
                 // The others wait for something to do. That nothing is done was reported.
                 part.transport.finish();
             }
-            return Summary {
-                failed: true,
-                cancelled: session.cancel.is_cancelled(),
-                stats: *stats,
-                ..Summary::default()
-            };
+            let (cancelled, stats) = (session.cancel.is_cancelled(), Stats { errors, ..Stats::default() });
+            return Summary { failed: true, cancelled, stats, ..Summary::default() };
         }
     };
-    let outcome = threads::run(plan, session, (selection, caller), part);
-    Summary {
-        failed: outcome.failed,
-        cancelled: session.cancel.is_cancelled(),
-        damaged: outcome.damaged,
-        journal: outcome.journal,
-        shards: outcome.shards,
-        stats: outcome.stats,
+    if let Some((entries, bytes)) = selection.as_ref().map(|selection| selection.totals(plan)) {
+        session.observer.event(&Event::Listed { entries, bytes });
     }
+    threads::run(plan, session, (selection, caller), part)
+}
+
+/// Why a dry run of this plan is not possible, if it is to be one.
+fn against_dry_run(plan: &Plan, with_others: bool) -> Option<&'static str> {
+    let together = with_others.then_some("several processes");
+    if plan.dry_run { plan.against_dry_run().or(together) } else { None }
+}
+
+/// The plan of a dry run, which has nothing to bring to a device. Its files are made under temporary names as those of the copy.
+fn without_device(plan: &Plan) -> Plan {
+    let atomic = plan.uses_temporary_file();
+    Plan { atomic, durable: Durable::None, verify: Verify::Off, ..plan.clone() }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A run from its first thread to its last.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, Scope};
@@ -14,39 +14,65 @@ use haul_sys::{Errno, memory};
 use parking_lot::Mutex;
 
 use crate::attributes::DeferredFlags;
-use crate::context::RunContext;
-use crate::context::Services;
-use crate::context::Worker;
+use crate::context::{RunContext, Services, Worker};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::finish::{naming, resume, shard};
+use crate::finish::{deletion, naming, resume, shard};
+use crate::links::LinkTable;
 use crate::meta::Caller;
-use crate::peers::paths::room_for_tables;
 use crate::peers::{PeerGroup, task_of};
-use crate::plan::{Dereference, Destination, Plan};
-use crate::report::Session;
+use crate::plan::{Dereference, Durable, Plan};
+use crate::report::{Reporter, Session};
 use crate::schedule::limits::{affordable_threads, open_levels};
 use crate::schedule::ordered::{EventSink, OrderedEvents};
 use crate::schedule::pool::{Offer, Pool};
 use crate::shards::ShardReport;
+use crate::sources::operands::holder_of;
 use crate::sources::selection::Selection;
 use crate::stats::Stats;
 use crate::tree::walker::Walker;
-use crate::tree::{operands, tasks};
+use crate::tree::{operands, remove_sources, tasks};
 use crate::work::task::Task;
 
 /// The stack of a thread in bytes, unless somebody has set RUST_MIN_STACK.
 const STACK: u64 = 2 << 20;
 
-/// What the threads did together.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    pub stats: Stats,
+/// How a run ended. The exit status is a function of this.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Something that was asked for was not done.
     pub failed: bool,
+    /// The run was cancelled before its end.
+    pub cancelled: bool,
+    /// Overwritten files that are neither the old nor the new ones.
     pub damaged: Vec<PathBuf>,
+    /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
     pub journal: Option<PathBuf>,
+    /// With a shard: what all shards of its job have done.
     pub shards: Option<ShardReport>,
-    deferred: Vec<DeferredFlags>,
+    /// The counters.
+    pub stats: Stats,
+}
+
+impl Summary {
+    /// Adds what one thread has reported.
+    fn add(&mut self, report: Reporter<'_>) {
+        self.stats += &report.stats;
+        self.failed |= report.failed;
+        self.damaged.extend(report.damaged);
+    }
+}
+
+impl AddAssign for Summary {
+    /// What two processes did together.
+    fn add_assign(&mut self, other: Summary) {
+        self.failed |= other.failed;
+        self.cancelled |= other.cancelled;
+        self.damaged.extend(other.damaged);
+        self.journal = self.journal.take().or(other.journal);
+        self.shards = self.shards.take().or(other.shards);
+        self.stats += &other.stats;
+    }
 }
 
 /// What every thread needs to begin.
@@ -59,7 +85,9 @@ struct Team<'a> {
     /// The other processes, if there are any.
     peers: Option<PeerGroup<'a>>,
     open_levels: usize,
-    outcome: Mutex<Outcome>,
+    summary: Mutex<Summary>,
+    /// Files whose last flags wait for the last hard link.
+    deferred: Mutex<Vec<DeferredFlags>>,
 }
 
 /// Copies what the plan says, with as many threads as are useful and allowed.
@@ -68,32 +96,41 @@ pub(crate) fn run(
     session: &Session<'_>,
     (selection, caller): (Option<Selection>, Caller),
     part: Option<Part<'_>>,
-) -> Outcome {
+) -> Summary {
     let tuner = threads(plan);
     let most = tuner.ceiling();
     let (ordered, first) = OrderedEvents::new();
     let open_levels = open_levels(most + 1);
+    let found = selection.as_ref().map(|selection| (selection.filtered.clone(), selection.missing));
+    let (filtered, missing) = found.unwrap_or_default();
+    let mut services = Services::new(selection, caller, most > 1);
+    if plan.dry_run {
+        // What does not fit into its pages would be written to the destination.
+        services.links = LinkTable::in_memory();
+    }
     let team = Team {
         plan,
         session,
-        services: Services::new(selection, caller, most > 1),
+        services,
         ordered,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
         pool: Pool::new(tuner, open_levels),
         peers: part.map(PeerGroup::new),
         open_levels,
-        outcome: Mutex::default(),
+        summary: Mutex::new(Summary { failed: filtered.errors > missing, stats: filtered, ..Summary::default() }),
+        deferred: Mutex::default(),
     };
     let mut others_failed = false;
     thread::scope(|scope| {
         if let Some(peers) = &team.peers {
-            peers.set_room(room_for_tables(plan));
+            // For tables that do not fit into memory.
+            peers.set_room(holder_of(&plan.destination).ok().map(|(dir, ..)| dir));
             let listen = || attend(scope, &team, peers);
             if let Err(error) = thread::Builder::new().name("haul".into()).spawn_scoped(scope, listen) {
                 // The others may ask this process for what only it knows: they cannot go on without it.
-                team.outcome.lock().failed = true;
+                team.summary.lock().failed = true;
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
-                let error = Error::new(What::CannotStartThreads, dest_of(plan)).errno(errno);
+                let error = Error::new(What::CannotStartThreads, plan.destination.path()).errno(errno);
                 session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
                 peers.transport.give_up();
                 return;
@@ -118,14 +155,7 @@ pub(crate) fn run(
         }
         team.take_over(walker);
     });
-    let mut outcome = team.seal(others_failed);
-    outcome.failed |= others_failed;
-    outcome
-}
-
-fn dest_of(plan: &Plan) -> &OsStr {
-    let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = &plan.destination;
-    path
+    team.seal(others_failed)
 }
 
 /// Listens to the other processes until there is nothing more to hear.
@@ -216,15 +246,7 @@ fn work_off(walker: &mut Walker<'_>, first: Option<Task>, pool: &Pool<Task>) {
 impl Team<'_> {
     /// The session as one thread sees it: what it tells goes through its own sink.
     fn session_of_thread<'v>(&'v self, sink: &'v EventSink<'v>) -> Session<'v> {
-        Session {
-            observer: sink,
-            confirm: self.session.confirm,
-            cancel: self.session.cancel.clone(),
-            pace: self.session.pace.clone(),
-            partials: self.session.partials.clone(),
-            xattr_rules: self.session.xattr_rules.clone(),
-            skip_files: self.session.skip_files.clone(),
-        }
+        Session { observer: sink, ..self.session.clone() }
     }
 
     fn walker_of_thread<'r>(
@@ -252,36 +274,59 @@ impl Team<'_> {
 
     /// Adds what one thread did.
     fn take_over(&self, mut walker: Walker<'_>) {
-        let mut outcome = self.outcome.lock();
-        outcome.stats += &walker.worker.report.stats;
-        outcome.failed |= walker.worker.report.failed;
-        outcome.damaged.append(&mut walker.worker.report.damaged);
-        outcome.deferred.append(&mut walker.worker.deferred);
+        self.deferred.lock().append(&mut walker.worker.deferred);
+        self.summary.lock().add(walker.worker.report);
     }
 
     /// When every hard link is made, files can become immutable.
-    fn seal(self, others_failed: bool) -> Outcome {
+    fn seal(self, others_failed: bool) -> Summary {
         let is_first = self.peers.as_ref().is_none_or(PeerGroup::is_first);
-        let mut outcome = self.outcome.into_inner();
+        let mut summary = self.summary.into_inner();
         let (plan, session, services) = (self.plan, self.session, &self.services);
         let cx = RunContext { plan, session, services, kernel: &Linux, peers: None };
         let mut worker = Worker::new(cx);
         // Before files become immutable, which then cannot be renamed.
-        naming::give_names(cx, &mut worker);
-        cx.attributes().seal(std::mem::take(&mut outcome.deferred), &mut worker.report);
-        naming::sync_everything(cx, &mut worker);
-        let begun = &outcome.stats;
+        naming::give_names(&mut worker);
+        let failures = worker.report.failures_of_copying();
+        cx.attributes().seal(self.deferred.into_inner(), &mut worker.report);
+        if worker.report.failures_of_copying() > failures {
+            // Of which sources nobody knows here.
+            services.stays.lose();
+        }
+        sync_and_move(&mut worker, &summary.stats, self.open_levels);
+        deletion::report_rest(&mut worker);
+        let begun = &summary.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
-        outcome.journal = match is_first {
-            true => resume::end_progress(cx, &mut worker.report, outcome.failed || others_failed, did_something),
+        // Whoever runs a shard again finds no more of them: it is done.
+        let missing = services.selection.as_ref().is_some_and(|selection| selection.missing > 0);
+        summary.journal = match is_first {
+            true => resume::end_progress(&mut worker, summary.failed || others_failed || missing, did_something),
             // The first process ends it for all.
             false => None,
         };
-        outcome.shards = shard::end_shard(cx, &mut worker.report, outcome.failed);
-        outcome.stats += &worker.report.stats;
-        outcome.failed |= worker.report.failed;
-        outcome.damaged.sort();
-        outcome
+        summary.shards = shard::end_shard(&mut worker, summary.failed);
+        summary.add(worker.report);
+        summary.failed |= others_failed || missing;
+        summary.cancelled = session.cancel.is_cancelled();
+        summary.damaged.sort();
+        summary
+    }
+}
+
+/// Brings everything to its device, if that is asked for. Of a move, the sources that were copied go then.
+fn sync_and_move(worker: &mut Worker<'_>, done: &Stats, open_levels: usize) {
+    let plan = worker.cx.plan;
+    let copied = done.regular + done.directories + done.symbolic_links + done.hard_links + done.special + done.skipped;
+    if plan.moves && plan.durable == Durable::None && copied == 0 {
+        // What was renamed is where it was on the device.
+        return;
+    }
+    let errors = worker.report.stats.errors;
+    let synced = worker.cx.services.filesystems.that_sync_whole();
+    naming::sync_everything(worker);
+    let is_durable = worker.report.stats.errors == errors && !worker.cx.cancelled();
+    if plan.moves && copied > 0 && is_durable {
+        remove_sources::remove_sources(worker, open_levels, &synced);
     }
 }
 
@@ -289,7 +334,7 @@ impl Team<'_> {
 fn threads(plan: &Plan) -> Tuner {
     let affordable = affordable_threads();
     // With -L a link may lead back into what is being copied, and then the order decides how the copy ends.
-    let serial = !plan.recursive || plan.dereference == Dereference::Always;
+    let serial = !plan.recursive || plan.dereference == Dereference::Always || plan.dry_run;
     match plan.jobs {
         _ if serial => Tuner::fixed(1),
         Some(jobs) => Tuner::fixed(jobs.min(affordable)),

@@ -22,10 +22,10 @@ fn bench(plan: Plan) -> Bench {
     bench
 }
 
-fn run_as(bench: &Bench, transport: Option<&dyn Transport>) -> Ran<Outcome> {
-    bench.run(|cx, worker| {
+fn run_as(bench: &Bench, transport: Option<&dyn Transport>) -> Ran<Summary> {
+    bench.run(|worker| {
         let part = transport.map(|transport| Part { transport, chunk: 1 << 20 });
-        let outcome = run(cx.plan, cx.session, (None, Caller::this_thread().unwrap()), part);
+        let outcome = run(worker.cx.plan, worker.cx.session, (None, Caller::this_thread().unwrap()), part);
         worker.report.stats += &outcome.stats;
         worker.report.failed |= outcome.failed;
         outcome

@@ -3,5 +3,6 @@
 //! It knows nothing of what a task is.
 
 pub(crate) mod limits;
+pub(crate) mod order;
 pub(crate) mod ordered;
 pub(crate) mod pool;

@@ -102,9 +102,14 @@ impl OrderedEvents {
         }
     }
 
+    /// Whether everything before it is said, and so done.
+    pub fn is_first(&self, segment: &Segment) -> bool {
+        self.row.lock().first == segment.0
+    }
+
     /// Whether so much is held back that the writer of this segment should wait for those before it.
     pub fn is_too_far_ahead(&self, segment: &Segment) -> bool {
-        self.held.load(Ordering::Relaxed) > ENOUGH && self.row.lock().first != segment.0
+        self.held.load(Ordering::Relaxed) > ENOUGH && !self.is_first(segment)
     }
 }
 
@@ -133,6 +138,9 @@ impl Row {
 pub(crate) trait Meter: Sync {
     /// So many more.
     fn count(&self, bytes: u64);
+
+    /// What comes before somebody's turn may be done.
+    fn turn_may_have_come(&self) {}
 }
 
 /// One thread's way to the observer.
@@ -168,6 +176,7 @@ impl<'a> EventSink<'a> {
     pub fn close(&self, segment: Option<Segment>) {
         if let Some(segment) = segment {
             self.ordered.close(segment, self.observer);
+            self.meter.turn_may_have_come();
         }
     }
 
@@ -187,6 +196,11 @@ impl<'a> EventSink<'a> {
         self.enter(behind)
     }
 
+    /// Whether everything is done that comes before in a serial copy.
+    pub fn is_first(&self) -> bool {
+        self.segment.lock().as_ref().is_none_or(|segment| self.ordered.is_first(segment))
+    }
+
     pub fn is_too_far_ahead(&self) -> bool {
         self.segment.lock().as_ref().is_some_and(|segment| self.ordered.is_too_far_ahead(segment))
     }
@@ -199,7 +213,11 @@ impl Observer for EventSink<'_> {
         }
         let in_order = match event {
             // Counters and the name on the progress bar know no order.
-            Event::Progress(_) | Event::DataStarted { .. } => false,
+            Event::Progress(_)
+            | Event::Spared { .. }
+            | Event::Secured(_)
+            | Event::Stage(_)
+            | Event::DataStarted { .. } => false,
             Event::Problem(_) | Event::Warning(_) => true,
             _ => self.observer.in_order(),
         };
@@ -211,6 +229,10 @@ impl Observer for EventSink<'_> {
 
     fn in_order(&self) -> bool {
         self.observer.in_order()
+    }
+
+    fn follows_data(&self) -> bool {
+        self.observer.follows_data()
     }
 }
 

@@ -119,6 +119,10 @@ impl<T: Send> Meter for Pool<T> {
     fn count(&self, bytes: u64) {
         Pool::count(self, 0, bytes);
     }
+
+    fn turn_may_have_come(&self) {
+        self.change.notify_all();
+    }
 }
 
 impl<T> Pool<T> {
@@ -187,6 +191,11 @@ impl<T> Pool<T> {
         self.publish(&state);
     }
 
+    /// How many tasks are in the queue and in hand.
+    pub fn open(&self) -> usize {
+        self.state.lock().open
+    }
+
     /// A task is in the hands of another process.
     pub fn one_more(&self) {
         self.state.lock().open += 1;
@@ -238,7 +247,6 @@ impl<T> Pool<T> {
         self.wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// Offers a task.
     pub fn give(&self, task: T) -> Offer<T> {
         let mut state = self.state.lock();
         if wanted(&state) == 0 {
@@ -287,7 +295,6 @@ impl<T> Pool<T> {
         }
     }
 
-    /// The task in hand is done.
     pub fn finished(&self) {
         self.one_less(self.state.lock());
     }
@@ -335,7 +342,6 @@ impl<T> Pool<T> {
         self.publish(&state);
     }
 
-    /// No more tasks will come.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.work.notify_all();

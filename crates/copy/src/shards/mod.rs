@@ -20,14 +20,14 @@ use parking_lot::Mutex;
 use crate::error::{Error, What};
 use crate::journal::Fingerprint;
 use crate::journal::command::command;
-use crate::links::DestDir;
 use crate::list::{Index, Shard};
 use crate::plan::{Backup, Destination, Durable, IfChanged, Job, Plan, Verify};
 use crate::publish::temporary::TemporaryNames;
 use crate::shards::record::Meaning;
 use crate::shards::state::{Earlier, State, Trouble};
 use crate::sources::operands::{holder_of, settle_destination};
-use crate::walk::{PathNode, last_component, without_trailing_slashes};
+use crate::walk::{last_component, without_trailing_slashes};
+use crate::work::directory::Directory;
 
 /// Before the command, the job, the shard and a number, in temporary names.
 pub(crate) const TEMPORARY: &str = ".haul-s";
@@ -41,6 +41,7 @@ pub(crate) struct Shards {
     pub shard: Shard,
     pub earlier: Earlier,
     pub path: PathBuf,
+    /// Directories that are left to the last shard that needs each.
     pub waiting: Mutex<Vec<Waiting>>,
     /// The job's temporary names, and those of this run among them.
     pub tag: String,
@@ -62,16 +63,8 @@ pub struct ShardReport {
     pub own_is_done: bool,
 }
 
-/// A directory that is left to the last shard that needs it.
-pub(crate) struct Waiting {
-    pub directory: Index,
-    pub dest: Arc<DestDir>,
-    pub dest_inode: Inode,
-    pub dest_path: Arc<PathNode>,
-    pub source_inode: Inode,
-    pub source_path: Arc<PathNode>,
-    pub created: bool,
-}
+/// A directory, and its number in the list.
+pub(crate) type Waiting = (Index, Arc<Directory>);
 
 impl Shards {
     /// An earlier run of the shard may have made anything that this one will make, or a job that was not finished.

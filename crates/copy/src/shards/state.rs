@@ -19,19 +19,15 @@ use std::time::{Duration, Instant};
 use haul_sys::inode::{Inode, Kind, Time};
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, renameat, unlinkat};
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
-use haul_sys::rustix::process::geteuid;
 use haul_sys::{Errno, range_lock};
 use parking_lot::Mutex;
 
 use crate::error::errno_of;
-use crate::journal::Fingerprint;
+use crate::journal::{Fingerprint, OPEN, is_own, open_or_make};
 use crate::list::Shard;
 use crate::plan::Job;
 use crate::shards::record::{HEADER, Header, Meaning, NAME, fingerprint, meaning};
 use crate::walk::sync_directory;
-
-/// How state files are opened: never through a link, never waiting.
-const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// No filesystem keeps times so coarsely that the clock of files takes longer for a step.
 const LONGEST_STEP: Duration = Duration::from_secs(3);
@@ -80,17 +76,9 @@ pub(crate) enum Earlier {
     Done,
 }
 
-/// How a shard ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Everything is copied.
-    Well,
-    /// There were errors, and it should be run again.
-    Badly,
-}
-
-/// Does what is left to do of a shard. Gets which shards are over, and returns how this one ended.
-pub(crate) type Finish<'a> = dyn FnMut(&dyn Fn(u32) -> bool) -> Ended + 'a;
+/// Does what is left to do of a shard. Gets which shards are over, and returns whether everything of this one is copied; otherwise
+/// it should be run again.
+pub(crate) type Finish<'a> = dyn FnMut(&dyn Fn(u32) -> bool) -> bool + 'a;
 
 /// The state of a job.
 pub(crate) struct State {
@@ -109,7 +97,6 @@ struct Noted {
     read: u64,
 }
 
-/// The name of the file.
 pub(crate) fn name(command: &Fingerprint) -> OsString {
     OsString::from(format!(".haul-shards-{:016x}", command.half()))
 }
@@ -170,7 +157,6 @@ impl State {
         Some(began < found.born?)
     }
 
-    /// Notes a name or a file.
     pub(crate) fn note(&self, print: Fingerprint) -> Result<(), Errno> {
         // The lock of the file is one for all threads.
         let _noted = self.noted.lock();
@@ -201,8 +187,8 @@ impl State {
         noted.names.contains(&print)
     }
 
-    /// Ends a shard. Gives how, and which are not done then.
-    pub(crate) fn end(&self, shard: Shard, finish: &mut Finish<'_>) -> Result<(Ended, Vec<u32>), Errno> {
+    /// Ends a shard. Gives whether all of it is copied, and which are not done then.
+    pub(crate) fn end(&self, shard: Shard, finish: &mut Finish<'_>) -> Result<(bool, Vec<u32>), Errno> {
         lock(&self.file)?;
         if !is_at(self.dir.as_fd(), &self.name, &self.file)? {
             // Where there are no locks another job may have come.
@@ -211,14 +197,14 @@ impl State {
         self.set(shard, ENDING)?;
         let bytes = self.bytes()?;
         let is_over = |other: u32| matches!(bytes.get(other as usize), Some(&(ENDING | DONE | FAILED)));
-        let ended = finish(&is_over);
+        let whole = finish(&is_over);
         self.note_roots()?;
-        self.set(shard, if ended == Ended::Well { DONE } else { FAILED })?;
+        self.set(shard, if whole { DONE } else { FAILED })?;
         // Others leave to the last one what this one does not need any more.
         retry_on_intr(|| fsync(&self.file))?;
         let missing = self.missing()?;
         unlock(&self.file);
-        Ok((ended, missing))
+        Ok((whole, missing))
     }
 
     /// The numbers of the shards that are not done, from 1 on.
@@ -280,7 +266,6 @@ fn missing_of(bytes: &[u8]) -> Vec<u32> {
     (1u32..).zip(bytes).filter(|(_, byte)| **byte != DONE).map(|(number, _)| number).collect()
 }
 
-/// Where the byte of a shard is.
 fn byte_of(shard: Shard) -> u64 {
     HEADER as u64 + u64::from(shard.index())
 }
@@ -419,28 +404,13 @@ fn replace(
 
 fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<File, Trouble> {
     loop {
-        let opened = match openat(dir, name, OPEN, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                let create = OFlags::CREATE | OFlags::EXCL;
-                match openat(dir, name, OPEN | create, Mode::RUSR | Mode::WUSR) {
-                    Err(Errno::EXIST) => continue,
-                    made => made?,
-                }
-            }
-            Err(Errno::LOOP) => return Err(Trouble::Foreign),
-            opened => opened?,
-        };
-        let file = File::from(opened);
-        if let Err(errno) = lock(&file) {
-            return Err(errno.into());
-        }
+        let (file, _made) = open_or_make(dir, name)?.ok_or(Trouble::Foreign)?;
+        lock(&file)?;
         // Another job may have put its own there while this one waited.
-        if !is_at(dir, name, &file)? {
-            continue;
+        if is_at(dir, name, &file)? {
+            let inode = Inode::of(file.as_fd())?;
+            return if is_own(&inode) && inode.links == 1 { Ok(file) } else { Err(Trouble::Foreign) };
         }
-        let inode = Inode::of(file.as_fd())?;
-        let ours = inode.kind == Kind::Regular && inode.user == geteuid().as_raw() && inode.links == 1;
-        return if ours { Ok(file) } else { Err(Trouble::Foreign) };
     }
 }
 

@@ -47,9 +47,9 @@ impl Holder {
     }
 
     /// One of three shards from its begin to its end.
-    fn run(&self, number: u32, brought: &Brought, ended: Ended) -> Vec<u32> {
+    fn run(&self, number: u32, brought: &Brought, whole: bool) -> Vec<u32> {
         let (state, _) = self.begin(number, brought);
-        state.end(shard(number, 3), &mut |_| ended).unwrap().1
+        state.end(shard(number, 3), &mut |_| whole).unwrap().1
     }
 
     fn record(&self) -> std::path::PathBuf {
@@ -109,7 +109,7 @@ fn the_first_shard_makes_a_record_for_its_user_alone() {
 #[test]
 fn a_shard_that_joins_finds_what_the_others_have_done() {
     let holder = holder();
-    assert_eq!(holder.run(3, &named("a"), Ended::Well), [1, 2]);
+    assert_eq!(holder.run(3, &named("a"), true), [1, 2]);
     let (state, earlier) = holder.begin(1, &recorded());
     assert_eq!((earlier, state.header.shown_id().as_str(), state.missing()), (Earlier::Nothing, "a", Ok(vec![1, 2])));
 }
@@ -135,14 +135,14 @@ fn a_shard_that_was_killed_is_begun_again() {
 #[test]
 fn a_shard_that_ended_badly_is_begun_again() {
     let holder = holder();
-    assert_eq!(holder.run(1, &recorded(), Ended::Badly), [1, 2, 3]);
+    assert_eq!(holder.run(1, &recorded(), false), [1, 2, 3]);
     assert_eq!(holder.begin(1, &recorded()).1, Earlier::Begun);
 }
 
 #[test]
 fn a_shard_that_is_done_stays_done() {
     let holder = holder();
-    holder.run(1, &recorded(), Ended::Well);
+    holder.run(1, &recorded(), true);
     let (first, earlier) = holder.begin(1, &recorded());
     assert_eq!(earlier, Earlier::Done);
     let (_, again) = holder.begin(1, &recorded());
@@ -162,10 +162,10 @@ fn the_last_shard_finds_all_others_over_and_none_missing() {
         let missing = state.end(shard(number, 3), finish).unwrap();
         (over, missing)
     };
-    assert_eq!(over(2, Ended::Well), (vec![1], (Ended::Well, vec![1, 3])));
-    assert_eq!(over(1, Ended::Badly), (vec![0, 1], (Ended::Badly, vec![1, 3])), "one that failed is over");
-    assert_eq!(over(3, Ended::Well), (vec![0, 1, 2], (Ended::Well, vec![1])));
-    assert_eq!(over(1, Ended::Well), (vec![0, 1, 2], (Ended::Well, vec![])));
+    assert_eq!(over(2, true), (vec![1], (true, vec![1, 3])));
+    assert_eq!(over(1, false), (vec![0, 1], (false, vec![1, 3])), "one that failed is over");
+    assert_eq!(over(3, true), (vec![0, 1, 2], (true, vec![1])));
+    assert_eq!(over(1, true), (vec![0, 1, 2], (true, vec![])));
     assert_eq!(holder.missing(), Some(vec![]), "the record stays");
 }
 
@@ -179,7 +179,7 @@ fn shards_that_end_at_the_same_time_come_one_after_the_other() {
             let sender = sender.clone();
             let finish = move |is_over: &dyn Fn(u32) -> bool| {
                 sender.send((0..3).filter(|index| is_over(*index)).count()).unwrap();
-                Ended::Well
+                true
             };
             scope.spawn(move || state.end(shard(number, 3), &mut { finish }).map(drop).unwrap());
         }
@@ -191,7 +191,7 @@ fn shards_that_end_at_the_same_time_come_one_after_the_other() {
 #[test]
 fn a_shard_of_another_split_does_not_join() {
     let holder = holder();
-    holder.run(1, &named("a"), Ended::Well);
+    holder.run(1, &named("a"), true);
     let other = Brought { split: [2; 16], ..recorded() };
     assert_eq!(holder.trouble(2, &other), "OtherList 'a'");
     let more = holder.open(2, 5, &recorded()).map(drop);
@@ -203,7 +203,7 @@ fn a_shard_of_another_split_does_not_join() {
 fn another_job_takes_the_place_of_a_finished_one() {
     let holder = holder();
     for number in 1..=3 {
-        holder.run(number, &named("a"), Ended::Well);
+        holder.run(number, &named("a"), true);
     }
     let (state, earlier) = holder.begin(1, &launched("b"));
     assert_eq!((earlier, state.header.epoch, state.header.shown_id().as_str()), (Earlier::Nothing, 1, "b"));
@@ -214,7 +214,7 @@ fn another_job_takes_the_place_of_a_finished_one() {
 #[test]
 fn an_unfinished_job_is_replaced_by_one_that_the_user_names() {
     let holder = holder();
-    holder.run(1, &named("a"), Ended::Well);
+    holder.run(1, &named("a"), true);
     assert_eq!(holder.trouble(2, &launched("b")), "Unfinished 'a'");
     let (state, earlier) = holder.begin(2, &named("b"));
     assert_eq!((earlier, state.header.epoch), (Earlier::Begun, 1), "what that job made may be there");
@@ -239,7 +239,7 @@ fn what_a_finished_job_noted_is_forgotten() {
     for number in 1..=3 {
         let (state, _) = holder.begin(number, &named("a"));
         state.note(print(5)).unwrap();
-        state.end(shard(number, 3), &mut |_| Ended::Well).unwrap();
+        state.end(shard(number, 3), &mut |_| true).unwrap();
     }
     assert!(!holder.begin(1, &named("b")).0.is_noted(print(5)));
 }
@@ -340,7 +340,7 @@ fn a_copy_that_was_replaced_by_another_directory_is_another_destination() {
     let copy = holder.path.path().join("copy");
     let (state, _) = holder.begin(1, &with_root());
     fs::create_dir(&copy).unwrap();
-    state.end(shard(1, 3), &mut |_| Ended::Well).unwrap();
+    state.end(shard(1, 3), &mut |_| true).unwrap();
     assert_eq!(holder.trouble(2, &with_root()), "none");
     // Both are there for a moment, so they are not the same inode.
     fs::rename(&copy, holder.path.path().join("away")).unwrap();

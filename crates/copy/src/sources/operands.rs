@@ -10,6 +10,7 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::CWD;
 
 use crate::decide::Wanted;
+use crate::error::Error;
 use crate::links::duplicate;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{Operand, Spot, last_component, open_directory, renamed, upwards};
@@ -76,6 +77,18 @@ pub(crate) fn ways_up(from: BorrowedFd<'_>) -> Result<Vec<Inode>, Errno> {
 /// The attributes of an operand, links followed or not as the plan says.
 pub(crate) fn operand_inode(spot: Spot<'_>, plan: &Plan) -> Result<Inode, Errno> {
     if plan.dereference == Dereference::Never { spot.inode() } else { spot.inode_following() }
+}
+
+/// The sources that the filter excludes itself, as errors. What cannot be looked at is reported elsewhere.
+pub(crate) fn excluded_operands(plan: &Plan) -> Vec<Error> {
+    if plan.filter.is_none() {
+        return Vec::new();
+    }
+    let excluded = |source: &OsString| {
+        let inode = operand_inode(Operand::open(source).spot(), plan).ok()?;
+        Wanted::new(plan, &[]).objection(&inode, source)
+    };
+    plan.sources.iter().filter_map(excluded).collect()
 }
 
 #[cfg(test)]

@@ -7,17 +7,20 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use haul_sys::inode::Kind;
+use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::rustix::fs::{FileType, OFlags};
 
+use crate::decide::Wanted;
 use crate::error::{Error, What};
-use crate::events::Event;
-use crate::list::{Assignment, FileList, Index, Shard};
-use crate::plan::Plan;
+use crate::events::{Event, Observer};
+use crate::list::{Assignment, Entry, FileList, Index, Shard};
+use crate::plan::{LinkMode, Plan};
 use crate::report::Session;
-use crate::sources::operands::{operand_inode, ways_up};
+use crate::sources::operands::{excluded_operands, operand_inode, ways_up};
 use crate::sources::survey::{self, root_of};
 use crate::stats::Stats;
 use crate::walk::{Listed, Operand, open_directory};
@@ -33,6 +36,10 @@ pub(crate) struct Selection {
     /// since that is the number of an operand.
     pub first: Vec<Index>,
     pub next: Vec<Index>,
+    /// What was found out before anything was copied: what the filter has said of the entries, and names that are not there.
+    pub filtered: Stats,
+    /// So many of the errors there are names that lead to nothing.
+    pub missing: u64,
 }
 
 impl Selection {
@@ -43,8 +50,7 @@ impl Selection {
         let mut wanted_roots = HashSet::new();
         // What is in a directory comes behind it, so it is known here when the directory is met.
         for at in (0..all).rev() {
-            let own = shards.as_ref().is_none_or(|(shard, split)| split.shard_of(at) == shard.index());
-            if !own && first[at as usize] == 0 {
+            if !is_own(&shards, at) && first[at as usize] == 0 {
                 continue;
             }
             match list.parent(at) {
@@ -55,7 +61,26 @@ impl Selection {
             }
         }
         let roots = list.operands().map(|(_, _, root)| root.filter(|root| wanted_roots.contains(root))).collect();
-        Selection { list, shards, roots, first, next }
+        Selection { list, shards, roots, first, next, filtered: Stats::default(), missing: 0 }
+    }
+
+    /// How many entries the plan has to copy, and the bytes of their regular files.
+    pub(crate) fn totals(&self, plan: &Plan) -> (u64, u64) {
+        let (mut entries, mut bytes, mut linked) = (0, 0_u64, HashSet::new());
+        for at in 0..Index::try_from(self.list.len()).unwrap_or(Index::MAX) {
+            let Entry { kind, size, id, .. } = self.list.entry(at);
+            let own = is_own(&self.shards, at);
+            // A shard makes the directories above its entries, too.
+            entries += u64::from(own || self.first[at as usize] != 0);
+            if !own {
+                continue;
+            }
+            let known = plan.preserve.links && id.is_some_and(|id| !linked.insert(id));
+            if kind == Kind::Regular && plan.link == LinkMode::Copy && !known {
+                bytes = bytes.saturating_add(size);
+            }
+        }
+        (entries, bytes)
     }
 
     /// So many entries from one on that are in the same directory, and the one behind them.
@@ -75,52 +100,125 @@ impl Selection {
     }
 }
 
-/// What the plan wants of a list; `None` if it wants everything. Nothing is written before that is known. The `first` of several
-/// processes looks whether the list fits, and tells; the others have the same list.
-pub(crate) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result<Option<Selection>, Box<Stats>> {
-    if plan.list.is_none() && plan.shard.is_none() {
+/// Whether an entry is of this shard, if there are shards.
+fn is_own(shards: &Option<(Shard, Assignment)>, at: Index) -> bool {
+    shards.as_ref().is_none_or(|(shard, split)| split.shard_of(at) == shard.index())
+}
+
+/// What the plan wants of a list; `None` if it wants everything; else how many errors there were. Nothing is written before
+/// that is known. The `first` of several processes looks whether the list fits, and tells; the others have the same list.
+pub(crate) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result<Option<Selection>, u64> {
+    let excluded = excluded_operands(plan);
+    if plan.list.is_none() && plan.names.is_none() && plan.shard.is_none() && excluded.is_empty() {
         return Ok(None);
     }
-    let mut stats = Box::<Stats>::default();
-    let mut tell = |error: Error| {
-        stats.errors += 1;
-        if !first {
-            return;
+    if plan.names.is_some()
+        && let Some(error) = no_directory(plan)
+    {
+        if first {
+            session.observer.event(&Event::Problem(Cow::Owned(error)));
         }
-        session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
-    };
-    if let Some(what) = plan.against_lists() {
-        tell(Error::new(What::NotByList, "").detail(what));
-        return Err(stats);
+        return Err(1);
     }
-    let objections = match &plan.list {
+    let mut errors = 0;
+    let mut tell = |error: Error| {
+        errors += 1;
+        if first {
+            session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
+        }
+    };
+    if let Some(what) = plan.against_lists().filter(|_| excluded.is_empty()) {
+        tell(Error::new(What::NotByList, "").detail(what));
+        return Err(errors);
+    }
+    let objections = match plan.list.as_ref() {
+        _ if !excluded.is_empty() => excluded,
         Some(list) if first => misfits(plan, list),
         _ => Vec::new(),
     };
     if !objections.is_empty() {
         objections.into_iter().for_each(tell);
-        return Err(stats);
+        return Err(errors);
     }
     if plan.shard.is_some()
         && let Some(error) = into_itself(plan).or_else(|| same_names(plan))
     {
         tell(error);
-        return Err(stats);
+        return Err(errors);
     }
+    let (mut filtered, mut missing) = (Stats::default(), 0);
     let list = match &plan.list {
+        // What was found under names was chosen then.
+        Some(list) if plan.filter.is_some() && plan.names.is_none() => Arc::new(chosen(list, plan, &mut filtered)),
         Some(list) => Arc::clone(list),
         None => {
-            // The shard of a directory that cannot be read reports it.
-            let survey = survey::walk(plan, session, false);
-            if session.cancel.is_cancelled() || survey.failed {
-                stats.errors += survey.errors;
-                return Err(stats);
+            // One of several processes reports for all; the shard of a directory that cannot be read reports it.
+            let silent = Session { observer: &Silent, ..session.clone() };
+            let survey = survey::walk(plan, if first { session } else { &silent }, false);
+            let reported = |count| if first { count } else { 0 };
+            missing = reported(survey.missing);
+            let (list, found) = survey.settle(plan).map_err(reported)?;
+            filtered = Stats { errors: reported(found.errors), ..found };
+            if session.cancel.is_cancelled() {
+                return Err(filtered.errors);
             }
-            Arc::new(survey.list)
+            list
         }
     };
     let shards = plan.shard.map(|shard| (shard, crate::list::split(&list, shard.count())));
-    Ok(Some(Selection::new(list, shards)))
+    // All of them have met the same: one counts it, and all know which rules have decided.
+    if plan.shard.is_some_and(|shard| shard.index() > 0) || !first {
+        filtered.excluded = 0;
+    }
+    Ok(Some(Selection { filtered, missing, ..Selection::new(list, shards) }))
+}
+
+/// Names are below a directory.
+fn no_directory(plan: &Plan) -> Option<Error> {
+    let [source] = plan.sources.as_slice() else { return None };
+    let inode = operand_inode(Operand::open(source).spot(), plan).ok()?;
+    (inode.kind != Kind::Directory).then(|| Error::new(What::CannotAccess, source).errno(Errno::NOTDIR))
+}
+
+/// Hears of what the first process reports.
+struct Silent;
+
+impl Observer for Silent {
+    fn event(&self, _: &Event<'_>) {}
+}
+
+/// What the filter leaves of a list, whose entries are as they were when it was made.
+fn chosen(list: &FileList, plan: &Plan, filtered: &mut Stats) -> FileList {
+    let wanted = Wanted::new(plan, &[]);
+    let mut left = FileList::default();
+    let mut operands = list.operands();
+    // The number that each entry has in what is left.
+    let mut numbers: Vec<Option<Index>> = Vec::with_capacity(list.len());
+    for at in 0..Index::try_from(list.len()).unwrap_or(Index::MAX) {
+        let Entry { kind, size, modified, .. } = list.entry(at);
+        let added = match list.parent(at) {
+            None => {
+                // Operands that were not there have no entry.
+                for (path, root, first) in operands.by_ref() {
+                    left.add_operand(path, root);
+                    if first == Some(at) {
+                        break;
+                    }
+                }
+                left.add_root(&list.entry(at)).ok()
+            }
+            Some(parent) => numbers[parent as usize].and_then(|above| {
+                let inode = Inode { kind, size, modified, ..Inode::just_made(DeviceNumber { major: 0, minor: 0 }) };
+                let path = || list.names_to(at).into_iter().collect::<PathBuf>();
+                let verdict = wanted.below(&inode, list.name(at), path);
+                filtered.count_verdict(verdict);
+                (!verdict.excluded).then(|| left.add(above, list.name(at), &list.entry(at)).ok()).flatten()
+            }),
+        };
+        numbers.push(added);
+    }
+    operands.for_each(|(path, root, _)| left.add_operand(path, root));
+    left
 }
 
 /// Why a list is not one of these sources.

@@ -9,9 +9,10 @@ use haul_sys::inode::Time;
 use super::*;
 use crate::context::test_support::Bench;
 use crate::events::{Confirm, Observer, Question};
+use crate::filter::{Choice, Filter, Rule};
 use crate::list::{Entry, Root};
 use crate::meta::XattrRules;
-use crate::plan::{Dereference, Destination, Overwrite};
+use crate::plan::{Dereference, Destination, Overwrite, Preserve};
 use crate::publish::Partials;
 
 #[derive(Default)]
@@ -45,7 +46,7 @@ fn prepared(bench: &Bench, first: bool) -> (Result<Option<Selection>, u64>, Vec<
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
     };
-    let selection = prepare(&bench.plan, &session, first).map_err(|stats| stats.errors);
+    let selection = prepare(&bench.plan, &session, first);
     let whole = format!("{}/", bench.path().display());
     let said = heard.0.into_inner().unwrap().iter().map(|line| line.replace(&whole, "")).collect();
     (selection, said)
@@ -222,6 +223,32 @@ fn shards_without_list_walk_the_sources() {
 }
 
 #[test]
+fn totals_are_of_what_the_list_leaves_to_this_shard() {
+    let time = Time { seconds: 1, nanoseconds: 0 };
+    let entry = |kind, id| Entry { kind, size: 10, modified: time, changed: time, id };
+    let mut list = FileList::default();
+    list.add_operand("a".as_ref(), None);
+    let root = list.add_root(&entry(Kind::Directory, None)).unwrap();
+    let id = Some(Inode::just_made(DeviceNumber { major: 0, minor: 0 }).id);
+    for (name, kind, id) in
+        [("a", Kind::Regular, id), ("b", Kind::Regular, id), ("c", Kind::Regular, None), ("d", Kind::Fifo, None)]
+    {
+        list.add(root, name.as_ref(), &entry(kind, id)).unwrap();
+    }
+    let list = Arc::new(list);
+    let of = |shard: Option<Shard>, plan: &Plan| {
+        let shards = shard.map(|shard| (shard, crate::list::split(&list, shard.count())));
+        Selection::new(Arc::clone(&list), shards).totals(plan)
+    };
+    let linked = Plan { preserve: Preserve { links: true, ..Preserve::default() }, ..Plan::default() };
+    assert_eq!((of(None, &Plan::default()), of(None, &linked)), ((5, 30), (5, 20)));
+    assert_eq!(of(None, &Plan { link: LinkMode::Hard, ..Plan::default() }), (5, 0));
+    let [one, two] = [1, 2].map(|number| of(Shard::new(number, 2), &linked));
+    // Both make the directory.
+    assert!(one.0 > 1 && two.0 > 1 && (one.0 + two.0, one.1 + two.1) == (6, 20), "{one:?} {two:?}");
+}
+
+#[test]
 fn a_shard_is_not_copied_into_its_source() {
     let mut bench = bench();
     bench.plan.shard = Shard::new(1, 2);
@@ -242,4 +269,40 @@ fn shards_have_no_two_sources_of_one_name() {
     bench.plan.sources[2] = bench.path().join("elsewhere/.").into();
     let why = "a source of no name of its own beside others, whose order would decide";
     refused(&bench, &format!("file lists and shards do not go with {why}"));
+}
+
+#[test]
+fn a_filter_leaves_the_rest_of_a_list_as_it_is() {
+    let entry = |kind, size| {
+        let time = Time { seconds: 1, nanoseconds: 0 };
+        Entry { kind, size, modified: time, changed: time, id: None }
+    };
+    let (file, dir) = (entry(Kind::Regular, 1), entry(Kind::Directory, 0));
+    let of = |without: bool| {
+        let mut list = FileList::default();
+        list.add_operand("a".as_ref(), None);
+        let root = list.add_root(&dir).unwrap();
+        let mut add = |parent: Index, name: &str, entry: &Entry| list.add(parent, name.as_ref(), entry).unwrap();
+        if !without {
+            add(root, "x.o", &file);
+            let out = add(root, "out", &dir);
+            add(out, "kept.c", &file);
+        }
+        let inner = add(root, "inner", &dir);
+        if !without {
+            add(inner, "large", &entry(Kind::Regular, 9));
+        }
+        add(inner, "y.c", &file);
+        list.add_operand("gone".as_ref(), None);
+        list.add_operand("b.o".as_ref(), None);
+        list.add_root(&file).unwrap();
+        list.add_operand("gone too".as_ref(), None);
+        list
+    };
+    let rules = ["*.o", "/out/"].map(Rule::exclude).into();
+    let filter = Filter::new(Choice { rules, max_size: Some(8), ..Choice::default() }).unwrap();
+    let mut filtered = Stats::default();
+    let left = chosen(&of(false), &Plan { filter, ..Plan::default() }, &mut filtered);
+    assert!(left == of(true), "{left:?}");
+    assert_eq!((filtered.excluded, filtered.rule_hits), (3, vec![1, 1]));
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
@@ -10,12 +12,13 @@ use haul_sys::inode::{FileId, Inode, Kind};
 use crate::decide::Wanted;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::list::{Entry, FileList, Index, Misplaced, Root};
+use crate::list::{Entry, FileList, Index, Misplaced, Names, Root};
 use crate::plan::{Dereference, Plan};
 use crate::report::Session;
 use crate::schedule::limits::open_levels;
-use crate::sources::operands::operand_inode;
-use crate::walk::{Descent, Entered, Operand, PathCursor, Spot};
+use crate::sources::operands::{excluded_operands, operand_inode};
+use crate::stats::Stats;
+use crate::walk::{Descent, Entered, Operand, PathCursor, Spot, joined, path_below};
 
 /// What a walk over the sources has found.
 #[derive(Debug, Default)]
@@ -26,24 +29,44 @@ pub struct Survey {
     pub failed: bool,
     /// How often that was.
     pub errors: u64,
+    /// So many of the errors are names of the plan that lead to nothing: whoever looks again finds no more.
+    pub(crate) missing: u64,
+    /// How many entries each rule of the filter has decided about, and how many are excluded.
+    pub(crate) filtered: Stats,
+}
+
+impl Survey {
+    /// The list for a copy or a comparison by this plan, and what was found out with it: what the filter has said, and errors.
+    ///
+    /// # Errors
+    /// How many errors there were, if they are the end: without names that are not there the others are copied, unless the
+    /// plan stops at an error or there is nothing to put them into.
+    pub fn settle(self, plan: &Plan) -> Result<(Arc<FileList>, Stats), u64> {
+        if self.failed && (plan.names.is_none() || plan.fail_fast || self.list.is_empty()) {
+            return Err(self.errors);
+        }
+        Ok((Arc::new(self.list), Stats { errors: self.errors, ..self.filtered }))
+    }
 }
 
 /// Lists the sources of a plan as a copy by it would meet them. Nothing is written.
 ///
 /// Errors are reported to the observer, one by one, and the walk goes on.
 pub fn list(plan: &Plan, session: &Session<'_>) -> Survey {
-    match plan.against_lists() {
-        None => walk(plan, session, true),
-        Some(what) => {
-            session.observer.event(&Event::Problem(Cow::Owned(Error::new(What::NotByList, "").detail(what))));
-            Survey { failed: true, errors: 1, ..Survey::default() }
-        }
+    let mut objections = excluded_operands(plan);
+    objections.extend(plan.against_lists().map(|what| Error::new(What::NotByList, "").detail(what)));
+    if objections.is_empty() {
+        return walk(plan, session, true);
     }
+    let errors = objections.len() as u64;
+    objections.into_iter().for_each(|error| session.observer.event(&Event::Problem(Cow::Owned(error))));
+    Survey { failed: true, errors, ..Survey::default() }
 }
 
 /// The same; with `unreadable` directories that cannot be opened are reported, too.
 pub(crate) fn walk(plan: &Plan, session: &Session<'_>, unreadable: bool) -> Survey {
-    let mut walk = Walk { plan, session, unreadable, open: open_levels(1), survey: Survey::default() };
+    let source = OsStr::new("");
+    let mut walk = Walk { plan, session, unreadable, source, open: open_levels(1), survey: Survey::default() };
     for source in &plan.sources {
         if session.cancel.is_cancelled() {
             walk.survey.failed = true;
@@ -63,6 +86,8 @@ struct Walk<'a> {
     plan: &'a Plan,
     session: &'a Session<'a>,
     unreadable: bool,
+    /// The operand that is being listed.
+    source: &'a OsStr,
     /// Directories that may be held open.
     open: usize,
     survey: Survey,
@@ -70,6 +95,58 @@ struct Walk<'a> {
 
 /// A directory that is being listed, with its entry in the list.
 type Level = Entered<Index>;
+
+/// The way to a name below an operand.
+struct Way<'n> {
+    /// The operand and the directories that the way goes through.
+    descent: Descent<Level>,
+    /// The names of those below the operand.
+    names: Vec<&'n OsStr>,
+    /// So many of the directories are in the list.
+    listed: usize,
+    ids: HashSet<FileId>,
+}
+
+/// A step on the way to a name.
+enum Step {
+    /// Into a directory.
+    Into(Level),
+    /// To what the name stands for. Below it there is nothing to be found.
+    Leaf(Inode, Why),
+    /// Nowhere.
+    Nothing(Why),
+}
+
+/// Why nothing is to be found below an entry.
+enum Why {
+    /// What is there is listed already, is not wanted, or was reported.
+    Covered,
+    /// The kernel says it, or would say it.
+    Errno(Errno),
+    /// It is a symbolic link.
+    Link,
+}
+
+impl<'n> Way<'n> {
+    fn enter(&mut self, level: Level, name: &'n OsStr) {
+        self.descent.enter(level);
+        self.names.push(name);
+    }
+
+    /// Leaves the directories that are not on the way to this name.
+    fn go_back_to(&mut self, parts: &[&OsStr]) -> Result<(), Error> {
+        let common = self.names.iter().zip(parts).take_while(|(here, part)| here == part).count();
+        while self.names.len() > common {
+            self.names.pop();
+            let Some((done, reopened)) = self.descent.leave() else { return Ok(()) };
+            self.listed = self.listed.min(self.names.len() + 1);
+            self.ids.remove(&done.inode().id);
+            // Without its parent the other names cannot be found.
+            reopened.map_err(|why| Error::new(What::DirectoryMoved, done.path().path()).errno(why.errno()))?;
+        }
+        Ok(())
+    }
+}
 
 impl<'a> Walk<'a> {
     fn wanted(&self) -> Wanted<'a> {
@@ -82,7 +159,8 @@ impl<'a> Walk<'a> {
         self.session.observer.event(&Event::Problem(Cow::Borrowed(error)));
     }
 
-    fn operand(&mut self, source: &OsStr) {
+    fn operand(&mut self, source: &'a OsStr) {
+        self.source = source;
         let operand = Operand::open(source);
         let spot = operand.spot();
         let inode = match operand_inode(spot, self.plan) {
@@ -100,8 +178,11 @@ impl<'a> Walk<'a> {
         // Two links may lead to one file.
         let entry = entry_of(&inode, follow);
         match self.survey.list.add_root(&entry) {
-            Ok(root) if inode.kind == Kind::Directory => self.tree(spot, follow, inode, root),
-            Ok(_) => {}
+            Ok(root) => match &self.plan.names {
+                Some(names) => self.named(spot, follow, (inode, root), names),
+                None if inode.kind == Kind::Directory => self.tree(spot, follow, inode, root),
+                None => {}
+            },
             Err(why) => self.cannot_add(spot, why),
         }
     }
@@ -145,6 +226,136 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Lists what has these names below the operand, and the directories on the way to what is there.
+    fn named(&mut self, spot: Spot<'_>, follow: bool, (inode, root): (Inode, Index), names: &Names) {
+        if names.are_everything() {
+            return self.tree(spot, follow, inode, root);
+        }
+        let mut way = Way { descent: Descent::new(self.open), names: Vec::new(), listed: 1, ids: HashSet::new() };
+        let top = Level::open(spot, follow, None, root);
+        let Some(top) = self.enter(spot, top, inode, &mut way.ids) else { return };
+        way.descent.enter(top);
+        // Where the way to the last name ended: below that there is nothing to be found.
+        let mut end: Option<(Vec<&OsStr>, Why)> = None;
+        for parts in names.iter() {
+            if self.session.cancel.is_cancelled() {
+                self.survey.failed = true;
+                return;
+            }
+            if let Err(error) = way.go_back_to(&parts) {
+                return self.problem(&error);
+            }
+            end = end.filter(|(stop, _)| parts.starts_with(stop));
+            let mut found = false;
+            while end.is_none() && way.names.len() < parts.len() {
+                let depth = way.names.len();
+                let Some(parent) = way.descent.innermost() else { return };
+                let why = match self.step(parent, parts[depth], depth + 1 == parts.len(), &mut way.ids) {
+                    Step::Into(level) => {
+                        way.enter(level, parts[depth]);
+                        continue;
+                    }
+                    Step::Leaf(inode, why) => {
+                        found = true;
+                        self.leaf(&mut way, parts[depth], inode, matches!(why, Why::Covered));
+                        why
+                    }
+                    Step::Nothing(why) => why,
+                };
+                end = Some((parts[..=depth].to_vec(), why));
+            }
+            match &end {
+                None => _ = self.list_levels(&mut way),
+                Some((stop, why)) if !found => self.not_found(&parts, stop, why),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The next step on the way to a name, of which this part may be the last.
+    fn step(&mut self, parent: &mut Level, part: &OsStr, last: bool, ids: &mut HashSet<FileId>) -> Step {
+        let path = parent.path().joined(part);
+        let spot = parent.spot(part, &path);
+        let inode = match spot.inode() {
+            Ok(inode) => inode,
+            Err(errno) => return Step::Nothing(Why::Errno(errno)),
+        };
+        if !self.wanted().entry(&inode) || self.is_excluded(spot, &inode) {
+            return Step::Nothing(Why::Covered);
+        }
+        let with_contents = last && self.plan.names.as_ref().is_some_and(|names| names.with_contents());
+        let why = match inode.kind {
+            Kind::SymbolicLink => Why::Link,
+            Kind::Directory if !self.wanted().contents(&inode, Some(parent.inode().id.device())) => {
+                Why::Errno(Errno::XDEV)
+            }
+            // Mounted in itself.
+            Kind::Directory if ids.contains(&inode.id) => Why::Errno(Errno::LOOP),
+            Kind::Directory if with_contents => Why::Covered,
+            Kind::Directory => match Level::open(spot, false, Some(parent.path()), 0) {
+                Ok(level) => match self.enter(spot, Ok(level), inode, ids) {
+                    Some(level) => return Step::Into(level),
+                    None => return Step::Nothing(Why::Covered),
+                },
+                // The copy says so, or whatever is looked for in it.
+                Err(errno) => Why::Errno(errno),
+            },
+            _ => Why::Errno(Errno::NOTDIR),
+        };
+        if last { Step::Leaf(inode, why) } else { Step::Nothing(why) }
+    }
+
+    /// Lists what a name stands for, with its contents if they are wanted.
+    fn leaf(&mut self, way: &mut Way<'_>, name: &OsStr, inode: Inode, with_contents: bool) {
+        if !self.list_levels(way) {
+            return;
+        }
+        let Some(parent) = way.descent.innermost() else { return };
+        let path = parent.path().joined(name);
+        let spot = parent.spot(name, &path);
+        match self.survey.list.add(parent.note, name, &entry_of(&inode, false)) {
+            Ok(at) if with_contents && inode.kind == Kind::Directory => self.tree(spot, false, inode, at),
+            Ok(_) => {}
+            Err(why) => self.cannot_add(spot, why),
+        }
+    }
+
+    /// Lists the directories on the way that are not listed yet: something was found in them.
+    fn list_levels(&mut self, way: &mut Way<'_>) -> bool {
+        let levels = way.descent.levels_mut();
+        for depth in way.listed..levels.len() {
+            let entry = entry_of(levels[depth].inode(), false);
+            match self.survey.list.add(levels[depth - 1].note, way.names[depth - 1], &entry) {
+                Ok(at) => levels[depth].note = at,
+                Err(why) => {
+                    let path = levels[depth].path().path();
+                    self.cannot_add(Spot::unreachable(Errno::STALE, OsStr::new(""), &path), why);
+                    return false;
+                }
+            }
+        }
+        way.listed = levels.len();
+        true
+    }
+
+    /// Reports a name that leads to nothing, since the way to it ended at `stop`.
+    fn not_found(&mut self, parts: &[&OsStr], stop: &[&OsStr], why: &Why) {
+        let path = |parts: &[&OsStr]| joined(self.source, &parts.join(OsStr::new("/")));
+        let error = match why {
+            Why::Covered => return,
+            Why::Errno(errno) => Error::new(What::CannotStat, path(parts)).errno(*errno),
+            Why::Link => Error::new(What::BelowLink, path(parts)).and(path(stop)),
+        };
+        let is_missing = match why {
+            Why::Errno(errno) => {
+                matches!(*errno, Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::XDEV | Errno::LOOP)
+            }
+            Why::Covered | Why::Link => true,
+        };
+        self.survey.missing += u64::from(is_missing);
+        self.problem(&error);
+    }
+
     /// Lists what stands in a directory; gives the next level if it is a directory whose contents are wanted.
     fn child(&mut self, spot: Spot<'_>, parent: &Level, on_the_way: &mut HashSet<FileId>) -> Option<Level> {
         let inode = match spot.inode() {
@@ -154,7 +365,7 @@ impl<'a> Walk<'a> {
                 return None;
             }
         };
-        if !self.wanted().entry(&inode) {
+        if !self.wanted().entry(&inode) || self.is_excluded(spot, &inode) {
             return None;
         }
         let at = match self.survey.list.add(parent.note, spot.name, &entry_of(&inode, false)) {
@@ -170,6 +381,12 @@ impl<'a> Walk<'a> {
         self.enter(spot, Level::open(spot, false, Some(parent.path()), at), inode, on_the_way)
     }
 
+    fn is_excluded(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
+        let verdict = self.wanted().below(inode, spot.name, || path_below(Path::new(self.source), spot.path));
+        self.survey.filtered.count_verdict(verdict);
+        verdict.excluded
+    }
+
     /// A directory that was opened, if it is the one that was seen (`inode`).
     fn enter(
         &mut self,
@@ -181,7 +398,12 @@ impl<'a> Walk<'a> {
         match opened {
             // Mounted in itself: the copy says so.
             Ok(_) if !on_the_way.insert(inode.id) => None,
-            Ok(level) if level.inode().is_same_file_as(&inode) => Some(level),
+            Ok(mut level) if level.inode().is_same_file_as(&inode) => {
+                if self.wanted().excludes_caches() {
+                    level.leave_cache_out();
+                }
+                Some(level)
+            }
             Ok(_) => {
                 self.problem(&Error::new(What::ReplacedWhileCopied, spot.path));
                 None
@@ -206,9 +428,11 @@ fn entry_of(inode: &Inode, may_be_met_again: bool) -> Entry {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::sync::Arc;
 
     use super::*;
     use crate::context::test_support::{Bench, Ran};
+    use crate::filter::{Choice, Filter, Rule};
 
     /// These entries of the source are to be listed.
     fn bench(operands: &[&str]) -> Bench {
@@ -221,8 +445,8 @@ mod tests {
     }
 
     fn listed_by(bench: &Bench, walk: impl FnOnce(&Plan, &Session<'_>) -> Survey) -> Ran<Survey> {
-        bench.run(|cx, worker| {
-            let survey = walk(cx.plan, cx.session);
+        bench.run(|worker| {
+            let survey = walk(worker.cx.plan, worker.cx.session);
             worker.report.stats.errors += survey.errors;
             worker.report.failed |= survey.failed;
             survey
@@ -296,13 +520,50 @@ mod tests {
         }
         for open in [1, 2, 100] {
             let ran = listed_by(&bench, |plan, session| {
-                let mut walk = Walk { plan, session, unreadable: true, open, survey: Survey::default() };
+                let mut walk =
+                    Walk { plan, session, unreadable: true, source: OsStr::new(""), open, survey: Survey::default() };
                 walk.operand(&plan.sources[0]);
                 walk.survey
             });
             ran.says(&[]);
             assert_eq!(ran.value.list.len(), 80);
         }
+    }
+
+    /// The paths that are listed for these names below `dir`, and what is said.
+    fn named(names: &str, with_contents: bool, filter: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut bench = bench(&["dir"]);
+        symlink("sub", bench.source_path("dir/link")).unwrap();
+        let rules = filter.iter().map(|pattern| Rule::exclude(*pattern)).collect();
+        bench.plan.filter = Filter::new(Choice { rules, ..Choice::default() }).unwrap();
+        bench.plan.names = Names::parse(names.as_bytes(), b'\n', with_contents).ok().map(Arc::new);
+        let ran = listed(&bench);
+        (paths(&ran.value.list), ran.heard)
+    }
+
+    #[test]
+    fn names_are_listed_with_the_directories_on_the_way() {
+        let listed = |names: &str| named(names, false, &[]).0;
+        assert_eq!(listed("sub/below"), ["", "sub", "sub/below"]);
+        assert_eq!(listed("sub/deep\nlink\nsub"), ["", "link", "sub", "sub/deep"]);
+        assert_eq!(listed(""), [""]);
+        let (mut paths, _) = named("sub", true, &[]);
+        paths.sort();
+        assert_eq!(paths, ["", "sub", "sub/below", "sub/deep"]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_lists_no_directory_on_the_way() {
+        let (paths, heard) = named("sub/none/x\nsub/none/y\nlink/below\nsub/below/x", false, &[]);
+        assert_eq!((paths, heard.len()), (vec![String::new()], 4), "each is reported");
+        let (paths, heard) = named("sub/none\nsub/below", false, &[]);
+        assert_eq!((&paths[..], heard.len()), (&["", "sub", "sub/below"].map(str::to_owned)[..], 1));
+    }
+
+    #[test]
+    fn a_filter_leaves_names_out_in_silence() {
+        let (paths, heard) = named("sub/below\nsub/deep\nlink", false, &["sub"]);
+        assert_eq!((paths, heard.len()), (vec![String::new(), "link".to_owned()], 0));
     }
 
     #[test]

@@ -8,15 +8,15 @@ use haul_cluster::patience::{PATIENCE, patiently};
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 
-use crate::context::{RunContext, Worker};
+use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::naming;
 use crate::links::{Claim, DestDir, Made, Source};
 use crate::peers::paths::find;
-use crate::plan::{Dereference, LinkMode};
+use crate::plan::LinkMode;
 use crate::report::Reporter;
 use crate::walk::{Spot, last_component};
-use crate::work::entry::{DestState, Level, Subject};
+use crate::work::entry::{DestState, Subject};
 
 /// What is known about earlier copies of a source.
 pub(crate) enum Earlier {
@@ -32,84 +32,68 @@ pub(crate) enum Earlier {
 
 /// What was made for this source before in this run, where that matters: for directories, to notice loops; for
 /// files of several names, to keep them one file. Remembers what is about to be made.
-pub(crate) fn earlier_copy(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Earlier {
+pub(crate) fn earlier_copy(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Earlier {
     if subject.inode.kind != Kind::Directory {
-        return claim_if_linked(cx, report, subject, level);
+        let plan = worker.cx.plan;
+        // Two links that are followed may lead to one file.
+        let several_names = subject.inode.links > 1 || subject.follow();
+        let matters = plan.preserve.links && plan.link != LinkMode::Hard && several_names;
+        return if matters { claim(worker, subject) } else { Earlier::Nothing };
     }
-    let earlier = match level.dir {
-        Some(dir) if subject.is_operand => {
-            cx.services.links.remember((&subject.inode).into(), || made_at(dir, subject.dest))
+    let earlier = match subject.level.dir {
+        Some(dir) if subject.is_operand() => {
+            worker.cx.services.links.remember((&subject.inode).into(), || made_at(dir, subject.dest))
         }
-        Some(_) if !subject.is_operand => cx.services.links.get((&subject.inode).into()),
-        _ => Ok(None),
+        Some(_) => worker.cx.services.links.get((&subject.inode).into()),
+        None => Ok(None),
     };
-    match table(report, earlier, subject.source) {
+    match table(&mut worker.report, earlier, subject.source) {
         None => Earlier::Unknown,
         Some(earlier) => earlier.map_or(Earlier::Nothing, Earlier::Made),
     }
 }
 
-fn claim_if_linked(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
-    let plan = cx.plan;
-    // Two links that are followed may lead to one file.
-    let several_names = subject.inode.links > 1 || subject.dereference != Dereference::Never;
-    if !cx.plan.preserve.links || plan.link == LinkMode::Hard || !several_names {
-        return Earlier::Nothing;
-    }
-    claim(cx, report, subject, level)
-}
-
 /// Asks what was made before for this source, and notes that it is made now if nothing was.
-pub(crate) fn claim(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Earlier {
-    let Some(dir) = level.dir else { return Earlier::Nothing };
-    let claim = cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
-    match table(report, claim, subject.source) {
+pub(crate) fn claim(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Earlier {
+    let Some(dir) = subject.level.dir else { return Earlier::Nothing };
+    let claim = worker.cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
+    match table(&mut worker.report, claim, subject.source) {
         None => Earlier::Unknown,
-        Some(Claim::First) => claim_of_all(cx, report, subject, level),
+        Some(Claim::First) => claim_of_all(worker, subject),
         Some(Claim::Made(made)) => Earlier::Made(made),
     }
 }
 
 /// The same after a copy.
 pub(crate) fn complete_claim_of(
-    cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
     made: Option<FileId>,
 ) {
     // It was written through a symbolic link: as with cp, other names become links to that.
-    let link = state.existing.filter(|existing| !subject.follow && existing.entry.kind == Kind::SymbolicLink);
-    complete_claim(cx, worker, subject, link.map(|existing| existing.entry.id).or(made));
+    let link =
+        state.existing.as_ref().filter(|existing| !subject.follow() && existing.entry.kind == Kind::SymbolicLink);
+    complete_claim(worker, subject, link.map(|existing| existing.entry.id).or(made));
 }
 
 /// What was claimed stands at its place; `made` is which file it is, if that is known.
-pub(crate) fn complete_claim(cx: RunContext<'_>, worker: &mut Worker<'_>, subject: &Subject<'_>, made: Option<FileId>) {
+pub(crate) fn complete_claim(worker: &mut Worker<'_>, subject: &Subject<'_>, made: Option<FileId>) {
     let dest = subject.dest;
     let made = match made {
         Some(made) => Ok(made),
         // As the next name of it will be looked at.
-        None if subject.follow => dest.inode_following().map(|inode| inode.id),
+        None if subject.follow() => dest.inode_following().map(|inode| inode.id),
         None => dest.inode().map(|inode| inode.id),
     };
     let stands = made.is_ok();
     let completed = match made {
-        Ok(made) => cx.services.links.complete((&subject.inode).into(), made),
+        Ok(made) => worker.cx.services.links.complete((&subject.inode).into(), made),
         // It went away at once: whoever comes next copies it again.
-        Err(_) => cx.services.links.forget((&subject.inode).into()),
+        Err(_) => worker.cx.services.links.forget((&subject.inode).into()),
     };
     table(&mut worker.report, completed, subject.source);
-    settle_for_all(cx, worker, &subject.inode, stands);
+    settle_for_all(worker, &subject.inode, stands);
 }
 
 /// Reports what the table of links could not do.
@@ -118,7 +102,8 @@ pub(crate) fn table<T>(report: &mut Reporter<'_>, result: Result<T, Errno>, sour
 }
 
 /// Asks the other processes for what this one has not met: it is claimed here already.
-fn claim_of_all(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
+fn claim_of_all(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Earlier {
+    let cx = worker.cx;
     let Some(peers) = cx.peers else { return Earlier::Claimed };
     let source = Source::from(&subject.inode);
     let key = peers.key_of(source);
@@ -133,7 +118,7 @@ fn claim_of_all(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject
             match found {
                 Ok(made) => {
                     let settled = cx.services.links.was_made_elsewhere(source, &made);
-                    return match table(report, settled, subject.source) {
+                    return match table(&mut worker.report, settled, subject.source) {
                         Some(()) => Earlier::Made(made),
                         None => Earlier::Unknown,
                     };
@@ -144,20 +129,21 @@ fn claim_of_all(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject
         LinkOwner::Broken(errno) => Errno::from_raw_os_error(errno),
     };
     let forgotten = cx.services.links.forget(source);
-    table(report, forgotten, subject.source);
+    table(&mut worker.report, forgotten, subject.source);
     if !cx.cancelled() {
-        let dest = level.dir.map_or_else(|| subject.dest.path.to_owned(), |dir| made_at(dir, subject.dest).path());
-        report.problem(Error::new(What::LinksUnknown, subject.source.path).and(dest).errno(trouble));
+        let dest =
+            subject.level.dir.map_or_else(|| subject.dest.path.to_owned(), |dir| made_at(dir, subject.dest).path());
+        worker.report.problem(Error::new(What::LinksUnknown, subject.source.path).and(dest).errno(trouble));
     }
     Earlier::Unknown
 }
 
 /// What this process has claimed stands at its place, or does not: the other processes hear of it.
-pub(crate) fn settle_for_all(cx: RunContext<'_>, worker: &mut Worker<'_>, inode: &Inode, made: bool) {
-    let Some(peers) = cx.peers else { return };
+pub(crate) fn settle_for_all(worker: &mut Worker<'_>, inode: &Inode, made: bool) {
+    let Some(peers) = worker.cx.peers else { return };
     if made {
         // Another process links to it by its name.
-        naming::give_names(cx, worker);
+        naming::give_names(worker);
     }
     peers.settle(peers.key_of(inode.into()), made);
 }
@@ -171,40 +157,34 @@ pub(crate) fn made_at(dir: &Arc<DestDir>, dest: Spot<'_>) -> Made {
 /// whether one more is possible must be known while the source is at hand.
 const MANY: u32 = 1000;
 
-/// What came of giving a file another name.
-pub(crate) enum Linked {
-    /// It has that name, or will get it with the others that wait.
+/// What becomes of a source that was met before.
+pub(crate) enum Instead {
+    /// What was made has this name, too, or will get it with the others that wait; or none is needed.
     Done,
-    /// It has not, which was reported.
+    /// It cannot have it, which was reported.
     Failed,
-    /// Its filesystem allows no more names of it. The source is claimed: what stands at the destination next is the file that
-    /// other names are linked to from here on.
-    Claimed,
+    /// It is copied all the same. If it is claimed for that, as where the filesystem allows no more names of what was made, what
+    /// stands at the destination next is the file that other names are linked to from here on.
+    Copy { claimed: bool },
 }
 
 /// Makes the entry a name of what was made before for another name of the source.
-pub(crate) fn link_to_earlier(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    mut earlier: Made,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Linked {
+pub(crate) fn link_to_earlier(worker: &mut Worker<'_>, mut earlier: Made, subject: &Subject<'_>) -> Instead {
     loop {
-        let linked = match cx.plan.names_wait() && subject.inode.links < MANY {
-            true => naming::link_later(cx, worker, &earlier, subject),
-            false => link_at_once(cx, worker, &earlier, subject, level),
+        let linked = match worker.cx.plan.names_wait() && subject.inode.links < MANY {
+            true => naming::link_later(worker, &earlier, subject),
+            false => link_at_once(worker, &earlier, subject),
         };
         let full = match linked {
-            Ok(()) => return Linked::Done,
+            Ok(()) => return Instead::Done,
             Err(Errno::MLINK) => earlier,
             Err(errno) => {
                 let error = Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path());
                 worker.report.problem(error.errno(errno));
-                return Linked::Failed;
+                return Instead::Failed;
             }
         };
-        match name_of_another(cx, &mut worker.report, full, subject, level) {
+        match name_of_another(worker, full, subject) {
             Ok(next) => earlier = next,
             Err(linked) => return linked,
         }
@@ -212,43 +192,31 @@ pub(crate) fn link_to_earlier(
 }
 
 /// What the entry becomes a name of where this takes no more names: what another thread has begun, if one has by now.
-fn name_of_another(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    full: Made,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Result<Made, Linked> {
+fn name_of_another(worker: &mut Worker<'_>, full: Made, subject: &Subject<'_>) -> Result<Made, Instead> {
     let source = Source::from(&subject.inode);
-    let forgotten = cx.services.links.forget_if(source, full.id);
-    if table(report, forgotten, subject.source).is_none() {
-        return Err(Linked::Failed);
+    let forgotten = worker.cx.services.links.forget_if(source, full.id);
+    if table(&mut worker.report, forgotten, subject.source).is_none() {
+        return Err(Instead::Failed);
     }
     // Among peers each process begins a file of its own: the others hear only of the first one.
-    let claim = level.dir.map(|dir| cx.services.links.claim(source, || made_at(dir, subject.dest)));
-    match table(report, claim.unwrap_or(Err(Errno::STALE)), subject.source) {
+    let claim = subject.level.dir.map(|dir| worker.cx.services.links.claim(source, || made_at(dir, subject.dest)));
+    match table(&mut worker.report, claim.unwrap_or(Err(Errno::STALE)), subject.source) {
         Some(Claim::Made(next)) => Ok(next),
         Some(Claim::First) => {
-            report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
-            Err(Linked::Claimed)
+            worker.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
+            Err(Instead::Copy { claimed: true })
         }
-        None => Err(Linked::Failed),
+        None => Err(Instead::Failed),
     }
 }
 
-fn link_at_once(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    made: &Made,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Result<(), Errno> {
-    let here = level.dir.map(|dir| dir.id);
-    match naming::link_now(cx, &mut worker.report, made, subject.dest, here, subject.follow) {
+fn link_at_once(worker: &mut Worker<'_>, made: &Made, subject: &Subject<'_>) -> Result<(), Errno> {
+    let here = subject.level.dir.map(|dir| dir.id);
+    match naming::link_now(worker, made, subject.dest, here, subject.follow()) {
         // What it is to be a name of may wait for its own.
-        Err(Errno::NOENT | Errno::STALE) if cx.plan.names_wait() => {
-            naming::give_names(cx, worker);
-            naming::link_now(cx, &mut worker.report, made, subject.dest, here, subject.follow)
+        Err(Errno::NOENT | Errno::STALE) if worker.cx.plan.names_wait() => {
+            naming::give_names(worker);
+            naming::link_now(worker, made, subject.dest, here, subject.follow())
         }
         linked => linked,
     }

@@ -3,8 +3,9 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::context::test_support::Bench;
-use crate::plan::{Plan, Preserve};
-use crate::tree::test_support::{break_links, entered, level_in, make_dir, plan, top_level};
+use crate::plan::{Dereference, Plan, Preserve};
+use crate::tree::test_support::{at, break_links, entered, level_in, make_dir, plan, top_level};
+use crate::work::entry::Level;
 
 /// A source, `a`, with another name, `other`. Hard links stay hard links.
 fn two_names() -> Bench {
@@ -16,7 +17,7 @@ fn two_names() -> Bench {
 /// What is known of earlier copies of this operand, in a word; with the path of the copy if there is one.
 fn asked(bench: &Bench, source: &str, dest: &str) -> String {
     let (subject, root) = (bench.subject(source, dest), bench.root());
-    let ran = bench.run(|cx, worker| earlier_copy(cx, &mut worker.report, &subject, &top_level(&root)));
+    let ran = bench.run(|worker| earlier_copy(worker, &at(&top_level(&root), subject)));
     assert_eq!(ran.failed, matches!(ran.value, Earlier::Unknown), "{:?}", ran.heard);
     word(&ran.value)
 }
@@ -33,7 +34,7 @@ fn word(earlier: &Earlier) -> String {
 /// What was claimed for this source is said to be this file.
 fn complete(bench: &Bench, source: &str, dest: &str, made: Option<FileId>) {
     let subject = bench.subject(source, dest);
-    bench.run(|cx, worker| complete_claim(cx, worker, &subject, made)).says(&[]);
+    bench.run(|worker| complete_claim(worker, &subject, made)).says(&[]);
 }
 
 fn made_for(bench: &Bench, source: &str) -> Option<Made> {
@@ -71,7 +72,7 @@ fn where_links_are_followed_a_single_name_is_claimed() {
     let bench = two_names().source("single", "new");
     let (root, subject) = (bench.root(), bench.subject("single", "b"));
     let subject = Subject { dereference: Dereference::Always, ..subject };
-    let ran = bench.run(|cx, worker| earlier_copy(cx, &mut worker.report, &subject, &top_level(&root)));
+    let ran = bench.run(|worker| earlier_copy(worker, &at(&top_level(&root), subject)));
     assert_eq!(word(&ran.value), "claimed");
 }
 
@@ -98,7 +99,7 @@ fn what_was_written_through_a_link_is_remembered_as_that() {
     let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
     let far = bench.to("far").inode().unwrap().id;
     assert_eq!(asked(&bench, "a", "b"), "claimed");
-    bench.run(|cx, worker| complete_claim_of(cx, worker, &subject, &state, Some(far))).says(&[]);
+    bench.run(|worker| complete_claim_of(worker, &subject, &state, Some(far))).says(&[]);
     assert_eq!(made_for(&bench, "a").unwrap().id, Some(bench.to("b").inode().unwrap().id));
 }
 
@@ -107,8 +108,8 @@ fn a_followed_name_is_completed_by_what_it_leads_to() {
     let bench = two_names().dest("far", "copy");
     symlink("far", bench.dest_path("b")).unwrap();
     assert_eq!(asked(&bench, "a", "b"), "claimed");
-    let subject = Subject { follow: true, ..bench.subject("a", "b") };
-    bench.run(|cx, worker| complete_claim(cx, worker, &subject, None)).says(&[]);
+    let subject = Subject { dereference: Dereference::Always, ..bench.subject("a", "b") };
+    bench.run(|worker| complete_claim(worker, &subject, None)).says(&[]);
     assert_eq!(made_for(&bench, "a").unwrap().id, Some(bench.to("far").inode().unwrap().id));
 }
 
@@ -124,10 +125,10 @@ fn a_directory_named_twice_is_known_the_second_time() {
 fn a_directory_met_on_the_way_is_not_remembered() {
     let bench = Bench::new(plan());
     make_dir(bench.source_path("dir"), 0o755);
-    let subject = Subject { is_operand: false, ..bench.subject("dir", "b") };
     let ancestors = [entered(&bench)];
     for _ in 0..2 {
-        let ran = bench.run(|cx, worker| earlier_copy(cx, &mut worker.report, &subject, &level_in(&ancestors)));
+        let subject = bench.subject("dir", "b");
+        let ran = bench.run(|worker| earlier_copy(worker, &at(&level_in(&ancestors), subject)));
         assert_eq!(word(&ran.value), "nothing");
     }
 }
@@ -137,7 +138,7 @@ fn a_directory_that_cannot_be_opened_claims_nothing() {
     let bench = two_names();
     let (subject, root) = (bench.subject("a", "b"), bench.root());
     let level = Level { dir: None, ..top_level(&root) };
-    let ran = bench.run(|cx, worker| earlier_copy(cx, &mut worker.report, &subject, &level));
+    let ran = bench.run(|worker| earlier_copy(worker, &at(&level, subject)));
     assert_eq!(word(&ran.value), "nothing");
 }
 

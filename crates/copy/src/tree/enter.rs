@@ -12,20 +12,18 @@ use crate::attributes::OWNER;
 use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::finish::{directories, naming, resume, shard, written};
+use crate::finish::{deletion, directories, naming, resume, shard, written};
 use crate::list::Index;
-use crate::meta::{self, NewEntries, Object};
+use crate::meta::{NewEntries, Object};
 use crate::publish::Sides;
-use crate::report::Reporter;
 use crate::tree::claims::{self, made_at};
-use crate::walk::{Listing, PathNode, Spot, last_component};
+use crate::walk::{Listing, PathNode, last_component, tagged_cache};
 use crate::work::directory::{Directory, Frame};
-use crate::work::entry::{DestState, Level, Subject};
+use crate::work::entry::{DestState, Subject};
 
 /// Permissions of all but the owner.
 const OTHERS: u32 = 0o077;
 
-/// The directory of the destination, open.
 struct OpenDest {
     pub fd: OwnedFd,
     pub inode: Inode,
@@ -34,24 +32,24 @@ struct OpenDest {
 }
 
 /// Makes or enters the destination directory and opens the source. `None` if that failed, and was reported.
-pub(crate) fn enter_directory(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &Subject<'_>,
-    state: &DestState,
-    level: &Level<'_>,
-) -> Option<Box<Frame>> {
+pub(crate) fn enter_directory(worker: &mut Worker<'_>, subject: &Subject<'_>, state: &DestState) -> Option<Box<Frame>> {
+    let cx = worker.cx;
     let (source, dest) = (subject.source, subject.dest);
-    if level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
+    if subject.level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
         worker.report.problem(Error::new(What::CyclicLink, source.path));
         return None;
     }
-    let OpenDest { fd: dest_fd, inode: dest_inode, created, fresh } =
-        make_or_find_directory(cx, worker, subject, state, level.made)?;
-    let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
+    let OpenDest { fd: dest_fd, inode: dest_inode, created, fresh } = make_or_find_directory(worker, subject, state)?;
+    if let Some(above) = subject.level.ancestors.last() {
+        deletion::look_at_name(cx, dest, above.place.dest_inode.id.device());
+    }
+    let above = subject.level.dir?;
+    let dir = above.below(last_component(dest.name), dest_inode.id, subject.inode.id);
     // Below a directory that we made, everything is ours already.
-    if created && !level.ancestors.last().is_some_and(|above| above.place.fresh) {
-        remember_made_directory(cx, &mut worker.report, &dest_inode, dest, level);
+    if created && !subject.level.ancestors.last().is_some_and(|above| above.place.fresh) {
+        // Remembering what was remembered already is no error: the same directory may be entered for two operands.
+        let remembered = cx.services.links.remember((&dest_inode).into(), || made_at(above, dest));
+        claims::table(&mut worker.report, remembered, dest);
     }
     if fresh {
         worker.report.tell(&Event::Copying { source: source.path.into(), dest: dest.path.into(), backup: None });
@@ -62,8 +60,8 @@ pub(crate) fn enter_directory(
         true => NewEntries::UNKNOWN,
         false => directories::new_entries(cx, &dest_fd, &dest_inode, fresh.then_some(&state.entries)),
     };
-    let (opened, contents) = open_source(cx, &mut worker.report, subject, level)?;
-    let [source_path, dest_path] = nodes_of(subject, level);
+    let (opened, contents) = open_source(worker, subject)?;
+    let [source_path, dest_path] = nodes_of(subject);
     let place = Directory {
         source_inode: subject.inode,
         dest_inode,
@@ -77,11 +75,13 @@ pub(crate) fn enter_directory(
         fresh: fresh || created && shard::is_first_attempt(cx) && !cx.plan.keeps_existing(),
         source_path,
         dest_path,
-        listed: level.listed,
+        listed: subject.level.listed,
         stays: AtomicBool::new(false),
+        unread: AtomicBool::new(false),
     };
-    let sides = Sides::new(opened, dest_fd, &place.dest_path);
-    let mut frame = Box::new(Frame::new(place, sides, listing_of(cx, level.listed)));
+    let listing = listing_of(cx, subject.level.listed, &opened);
+    let sides = Arc::new(Sides::new(opened, dest_fd, &place.dest_path));
+    let mut frame = Box::new(Frame::new(Arc::new(place), Some(sides), listing));
     frame.through_link = through_link(subject, state);
     frame.finished = !contents;
     if let Some(peers) = cx.peers {
@@ -94,17 +94,12 @@ pub(crate) fn enter_directory(
 }
 
 /// Makes the directory of the destination, or opens the one that is there.
-fn make_or_find_directory(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &Subject<'_>,
-    state: &DestState,
-    made: Option<u32>,
-) -> Option<OpenDest> {
+fn make_or_find_directory(worker: &mut Worker<'_>, subject: &Subject<'_>, state: &DestState) -> Option<OpenDest> {
+    let cx = worker.cx;
     let dest = subject.dest;
-    let mut fresh = !state.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
-    let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
-    let mode = meta::creation_mode(Kind::Directory, &subject.inode, &state.entries, preserve, caller).mode;
+    let mut fresh = !state.existing.as_ref().is_some_and(|existing| existing.target.kind == Kind::Directory);
+    let mode = cx.creation_mode(Kind::Directory, &subject.inode, &state.entries);
+    let made = subject.level.made;
     let stands = made == Some(mode);
     if made.is_some() && !stands {
         // The source has got another mode since: what was made may let others in.
@@ -112,7 +107,7 @@ fn make_or_find_directory(
     }
     let make = || cx.services.space_gate.with_space(|| dest.make_dir(mode));
     if fresh && !stands {
-        shard::note_directory(cx, &mut worker.report, dest);
+        shard::note_directory(worker, dest);
         match make() {
             // Another shard has come first.
             Err(Errno::EXIST) if cx.plan.shard.is_some() => fresh = false,
@@ -127,7 +122,7 @@ fn make_or_find_directory(
     let (fd, found) = worker.report.check(opened, What::CannotStat, dest.path).ok()?;
     let created = fresh || resume::was_made_earlier(cx, &found) || shard::was_made_by_shard(cx, dest, &found);
     if fresh {
-        resume::promise_directory(cx, &mut worker.report, &found);
+        resume::promise_directory(worker, &found);
     }
     let inode = match created {
         true => as_made(cx, subject, state, (&fd, found), fresh),
@@ -136,10 +131,10 @@ fn make_or_find_directory(
     if created && !directories::make_usable(&mut worker.report, &fd, &inode, dest.path) {
         return None;
     }
-    written::will_write_to(cx, worker, inode.id.device(), dest.path, fd.as_fd());
+    written::will_write_to(worker, inode.id.device(), dest.path, fd.as_fd());
     if !fresh {
         // What is in it may be met again.
-        naming::give_names(cx, worker);
+        naming::give_names(worker);
         resume::tidy(cx, fd.as_fd(), true);
     }
     Some(OpenDest { fd, inode, created, fresh })
@@ -168,87 +163,70 @@ fn as_made(
     inode
 }
 
-fn open_destination(subject: &Subject<'_>, state: &DestState) -> Result<(OwnedFd, Inode), Errno> {
+pub(crate) fn open_destination(subject: &Subject<'_>, state: &DestState) -> Result<(OwnedFd, Inode), Errno> {
     let no_follow = if is_link_to_directory(state) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let fd = subject.dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0)?;
     let inode = Inode::of(fd.as_fd())?;
-    let found = state.existing.map_or(inode.id, |existing| existing.target.id);
+    let found = state.existing.as_ref().map_or(inode.id, |existing| existing.target.id);
     if inode.id == found { Ok((fd, inode)) } else { Err(Errno::STALE) }
-}
-
-fn remember_made_directory(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    inode: &Inode,
-    dest: Spot<'_>,
-    level: &Level<'_>,
-) {
-    let Some(dir) = level.dir else { return };
-    // Remembering what was remembered already is no error: the same directory may be entered for two operands.
-    let remembered = cx.services.links.remember(inode.into(), || made_at(dir, dest));
-    claims::table(report, remembered, dest);
 }
 
 /// Opens the source directory. The flag says whether its contents are to be copied: not those of a directory on
 /// another filesystem with `-x`, nor those that cannot be read, which is reported.
-fn open_source(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Option<(OwnedFd, bool)> {
-    let above = level.ancestors.last().map(|above| above.place.source_inode.id.device());
-    let mut contents = cx.wanted().contents(&subject.inode, above);
-    let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+pub(crate) fn open_source(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Option<(OwnedFd, bool)> {
+    let above = subject.level.ancestors.last().map(|above| above.place.source_inode.id.device());
+    let mut contents = worker.cx.wanted().contents(&subject.inode, above);
+    let no_follow = if subject.follow() { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::DIRECTORY | no_follow;
     let mut said = false;
     let mut opened = subject.source.open(flags | if contents { OFlags::RDONLY } else { OFlags::PATH }, 0);
     if let Err(errno) = opened {
-        report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+        worker.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
         (said, contents) = (true, false);
         opened = subject.source.open(flags | OFlags::PATH, 0);
     }
     match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&subject.inode), fd))) {
         Ok((true, fd)) => Some((fd, contents)),
         Ok((false, _)) => {
-            report.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
+            worker.report.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
             None
         }
         Err(errno) => {
             if !said {
-                report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+                worker.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
             }
             None
         }
     }
 }
 
-/// The names in a directory, out of the list if there is one.
-fn listing_of(cx: RunContext<'_>, directory: Option<Index>) -> Listing {
+/// The names in a directory, out of the list if there is one; of a cache that is not wanted, the tag.
+pub(crate) fn listing_of(cx: RunContext<'_>, directory: Option<Index>, source: &OwnedFd) -> Listing {
     match (&cx.services.selection, directory) {
         (Some(selection), Some(directory)) => {
             Listing::out_of_list(Some(selection.first[directory as usize]).filter(|first| *first != 0))
         }
+        _ if cx.wanted().excludes_caches() => tagged_cache(source.as_fd()).unwrap_or_default(),
         _ => Listing::default(),
     }
 }
 
 /// The paths of an entry, for those of entries below it.
-fn nodes_of(subject: &Subject<'_>, level: &Level<'_>) -> [Arc<PathNode>; 2] {
+pub(crate) fn nodes_of(subject: &Subject<'_>) -> [Arc<PathNode>; 2] {
     let (source, dest) = (subject.source, subject.dest);
-    match level.ancestors.last() {
+    match subject.level.ancestors.last() {
         Some(above) => [above.place.source_path.below(source.name), above.place.dest_path.below(dest.name)],
         None => [PathNode::root(source.path), PathNode::root(dest.path)],
     }
 }
 
 pub(crate) fn through_link(subject: &Subject<'_>, state: &DestState) -> bool {
-    let source = subject.follow && subject.source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
+    let source = subject.follow() && subject.source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
     source || is_link_to_directory(state)
 }
 
 fn is_link_to_directory(state: &DestState) -> bool {
-    state.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink)
+    state.existing.as_ref().is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink)
 }
 
 #[cfg(test)]

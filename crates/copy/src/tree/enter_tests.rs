@@ -7,7 +7,8 @@ use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::decide::Existing;
 use crate::plan::Dereference;
-use crate::tree::test_support::{entered, level_in, make_dir, mode_of, plan, top_level, troubles, whole_tree};
+use crate::tree::test_support::{at, entered, level_in, make_dir, mode_of, plan, top_level, troubles, whole_tree};
+use crate::work::entry::Level;
 
 /// A directory of the source, `a`, of which `b` will be the copy. That is closed to others until it has its owner.
 fn bench() -> Bench {
@@ -25,7 +26,7 @@ fn new() -> DestState {
 fn enter(bench: &Bench, state: &DestState, made: Option<u32>) -> Ran<Option<Box<Frame>>> {
     let (subject, root) = (bench.subject("a", "b"), bench.root());
     let level = Level { made, ..top_level(&root) };
-    bench.run(|cx, worker| enter_directory(cx, worker, &subject, state, &level))
+    bench.run(|worker| enter_directory(worker, &at(&level, subject), state))
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn a_source_that_was_replaced_meanwhile_is_not_entered() {
     let (subject, root) = (bench.subject("a", "b"), bench.root());
     fs::rename(bench.source_path("a"), bench.source_path("moved")).unwrap();
     make_dir(bench.source_path("a"), 0o750);
-    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&root)));
+    let ran = bench.run(|worker| enter_directory(worker, &at(&top_level(&root), subject), &new()));
     assert!(ran.value.is_none());
     assert_eq!(troubles(&ran), [r#"error: skipping file "a", as it was replaced while being copied"#]);
 }
@@ -109,7 +110,7 @@ fn a_source_that_became_a_link_is_not_followed() {
     let (subject, root) = (bench.subject("a", "b"), bench.root());
     fs::rename(bench.source_path("a"), bench.source_path("moved")).unwrap();
     symlink("moved", bench.source_path("a")).unwrap();
-    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&root)));
+    let ran = bench.run(|worker| enter_directory(worker, &at(&top_level(&root), subject), &new()));
     assert!(ran.value.is_none());
     assert_eq!(troubles(&ran).len(), 1, "{:?}", ran.heard);
 }
@@ -132,7 +133,7 @@ fn a_link_back_into_what_is_copied_is_cyclic() {
     let subject = bench.subject("a", "b");
     let root = bench.root();
     let within = root.below("x".as_ref(), root.id, subject.inode.id);
-    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&within)));
+    let ran = bench.run(|worker| enter_directory(worker, &at(&top_level(&within), subject), &new()));
     assert!(ran.value.is_none());
     ran.says(&[r#"error: cannot copy cyclic symbolic link "a""#]);
     assert!(bench.tree().is_empty());
@@ -146,7 +147,7 @@ fn the_contents_of_another_filesystem_are_left_if_asked() {
     let place = Arc::get_mut(&mut above.place).unwrap();
     place.source_inode.id = FileId::new(DeviceNumber { major: 7, minor: 7 }, 1);
     let (subject, ancestors) = (bench.subject("a", "b"), [above]);
-    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &level_in(&ancestors)));
+    let ran = bench.run(|worker| enter_directory(worker, &at(&level_in(&ancestors), subject), &new()));
     let frame = ran.value.as_ref().expect("the directory itself is copied");
     assert!(frame.finished && frame.place.source_path_only);
     assert_eq!((troubles(&ran), bench.tree()), (vec![], vec!["b/".to_owned()]));
@@ -159,8 +160,8 @@ fn a_directory_knows_that_it_is_behind_a_link() {
     symlink("a", bench.source_path("link")).unwrap();
     let root = bench.root();
     let inode = bench.from("link").inode_following().unwrap();
-    let subject = Subject { inode, follow: true, ..bench.subject("link", "b") };
-    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&root)));
+    let subject = Subject { inode, dereference: Dereference::Always, ..bench.subject("link", "b") };
+    let ran = bench.run(|worker| enter_directory(worker, &at(&top_level(&root), subject), &new()));
     assert!(ran.value.expect("it is entered").through_link);
 }
 
@@ -169,7 +170,8 @@ fn a_followed_link_to_a_directory_is_entered() {
     let bench = bench().link("b", "far");
     make_dir(bench.dest_path("far"), 0o711);
     let [entry, target] = [bench.to("b").inode().unwrap(), bench.to("far").inode().unwrap()];
-    let state = DestState { existing: Some(Existing { entry, target, is_dot: false }), ..DestState::default() };
+    let state =
+        DestState { existing: Some(Box::new(Existing { entry, target, is_dot: false })), ..DestState::default() };
     let frame = enter(&bench, &state, None).value.expect("it is entered");
     assert!(frame.through_link && !frame.place.created);
     assert_eq!(frame.place.dest_inode.id, target.id);

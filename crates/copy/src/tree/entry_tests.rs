@@ -10,8 +10,10 @@ use crate::context::test_support::{Bench, Ran};
 use crate::list::{Entry, FileList, Shard, split};
 use crate::plan::{Plan, Preserve};
 use crate::sources::selection::Selection;
+use crate::tree::operands::copy_operands;
 use crate::tree::test_support::{
-    alone, break_links, entered, level_in, make_dir, mode_of, plan, top, top_level, troubles, whole_tree,
+    alone, break_links, copy_into, entered, found, level_in, make_dir, mode_of, moving, plan, top, top_level, troubles,
+    whole_tree,
 };
 
 /// How a visit ended: whether a directory is entered, and whether the operand is copied into itself.
@@ -28,8 +30,8 @@ fn visit_operand(walker: &mut Walker<'_>, bench: &Bench, source: &str, dest: &st
 
 fn end_of(walker: &mut Walker<'_>, bench: &Bench, (source, dest): (&str, &str), level: &Level<'_>) -> End {
     let mut top = top();
-    let step = visit(walker, bench.from(source), bench.to(dest), false, level, &mut top);
-    (matches!(step, Step::Enter(_)), top.into_itself)
+    let entered = visit(walker, bench.from(source), bench.to(dest), level, &mut top);
+    (entered.is_some(), top.into_itself)
 }
 
 fn visited(bench: &Bench, source: &str, dest: &str) -> Ran<End> {
@@ -117,7 +119,7 @@ fn a_name_is_copied_where_an_earlier_one_failed() {
     make_dir(bench.dest_path("a"), 0o755);
     let ran = alone(&bench, |walker| {
         // Said to be free, so that it fails late.
-        visit(walker, bench.from("a"), bench.to("a"), true, &top_level(&root), &mut top());
+        visit(walker, bench.from("a"), bench.to("a"), &Level { missing: true, ..top_level(&root) }, &mut top());
         visit_operand(walker, &bench, "b", "b")
     });
     assert_eq!(ran.value, DONE);
@@ -143,7 +145,8 @@ fn a_directory_that_cannot_be_made_leaves_what_stood_there() {
     make_dir(bench.source_path("a"), 0o755);
     let root = bench.root();
     let ran = alone(&bench, |walker| {
-        matches!(visit(walker, bench.from("a"), bench.to("b"), true, &top_level(&root), &mut top()), Step::Enter(_))
+        visit(walker, bench.from("a"), bench.to("b"), &Level { missing: true, ..top_level(&root) }, &mut top())
+            .is_some()
     });
     assert!(!ran.value);
     ran.says(&[&format!(r#"error: cannot create directory "b": {}"#, Errno::EXIST)]);
@@ -182,9 +185,9 @@ fn a_directory_made_ahead_gives_way_to_a_file() {
     let bench = Bench::new(plan()).source("a", "a file by now");
     make_dir(bench.dest_path("a"), 0o700);
     let ancestors = [entered(&bench)];
-    let level = Level { made: Some(0o700), ..level_in(&ancestors) };
+    let level = Level { made: Some(0o700), missing: true, ..level_in(&ancestors) };
     let ran = alone(&bench, |walker| {
-        visit(walker, bench.from("a"), bench.to("a"), true, &level, &mut top());
+        visit(walker, bench.from("a"), bench.to("a"), &level, &mut top());
     });
     assert_eq!(troubles(&ran), [""; 0]);
     assert_eq!(bench.tree(), ["a: a file by now"]);
@@ -213,7 +216,15 @@ fn listed(bench: &mut Bench, kind: Kind, size: u64, sharded: bool) {
     list.add_root(&Entry { kind, size, modified, changed, id: None }).unwrap();
     let list = Arc::new(list);
     let shards = sharded.then(|| (Shard::new(1, 2).unwrap(), split(&list, NonZero::new(2).unwrap())));
-    bench.services.selection = Some(Selection { list, shards, roots: vec![Some(0)], first: vec![0], next: vec![0] });
+    bench.services.selection = Some(Selection {
+        list,
+        shards,
+        roots: vec![Some(0)],
+        first: vec![0],
+        next: vec![0],
+        filtered: Default::default(),
+        missing: 0,
+    });
 }
 
 fn visit_listed(bench: &Bench) -> Ran<End> {
@@ -260,4 +271,32 @@ fn a_file_that_is_as_listed_is_copied() {
     listed(&mut bench, Kind::Regular, 3, true);
     assert_eq!(troubles(&visit_listed(&bench)), [""; 0]);
     assert_eq!((bench.tree(), mode_of(bench.dest_path("b"))), (vec!["b: new".into()], mode_of(bench.source_path("a"))));
+}
+
+#[test]
+fn of_a_move_stays_what_may_have_been_copied_under_another_name() {
+    let mut bench = Bench::new(moving()).source("a", "text");
+    // So that it is copied, and not renamed.
+    bench.plan.preserve.timestamps = false;
+    fs::hard_link(bench.source_path("a"), bench.source_path("b")).unwrap();
+    let inode = bench.from("a").inode().unwrap();
+    copy_into(&mut bench, &["a"]);
+    break_links(&mut bench);
+    let ran = alone(&bench, |walker| {
+        copy_operands(walker);
+        walker.worker.cx.services.stays.has((&inode).into())
+    });
+    assert!(ran.failed && bench.tree().is_empty(), "{ran:?}");
+    assert_eq!(ran.value, Ok(true));
+}
+
+#[test]
+fn of_a_move_stays_the_directory_of_what_cannot_be_looked_at() {
+    let bench = Bench::new(moving());
+    let parent = [found(&bench)];
+    let inode = parent[0].place.source_inode;
+    bench.run(|worker| let_unknown_stay(worker, &level_in(&parent)));
+    assert_eq!(bench.services.stays.has((&inode).into()), Ok(true));
+    bench.run(|worker| let_unknown_stay(worker, &top_level(&bench.root())));
+    assert!(bench.services.stays.has((&inode).into()).is_err(), "nothing is known of any");
 }

@@ -1,68 +1,96 @@
 //! What to do about a destination that exists already.
 
+use std::iter;
+use std::os::fd::AsFd;
+
 use haul_io::verify::Checked;
 use haul_sys::Errno;
-use haul_sys::inode::{Inode, Kind};
+use haul_sys::inode::{FileId, Inode, Kind};
+use haul_sys::rustix::fs::OFlags;
 
 use crate::context::{RunContext, Worker};
-use crate::decide::{self, Answers, CloseLook, Conflict, Decision, Existing, Fact, Kept, Source};
+use crate::decide::{self, Answers, CloseLook, Decision, Existing, Fact, Source};
 use crate::error::{Error, What};
-use crate::events::{Event, Question};
-use crate::finish::{naming, shard};
-use crate::journal::Fingerprint;
+use crate::events::{Event, Kept, Question, Reason};
+use crate::file::open::open_regular;
+use crate::finish::removal::Removal;
+use crate::finish::{deletion, moved, naming, shard};
+use crate::journal::{Digest, Fingerprint};
 use crate::plan::{Dereference, Overwrite};
 use crate::publish::backup;
-use crate::report::{Reported, Reporter};
-use crate::tree::claims::{self, Earlier, Linked};
+use crate::report::Reporter;
+use crate::tree::claims::{self, Earlier, Instead};
 use crate::tree::walker::Walker;
-use crate::walk::{Identity, Party, Spot, last_component};
-use crate::work::entry::{self, Action, DestState, Level, Subject, may_write};
+use crate::tree::{rename, same};
+use crate::walk::{Identity, Party, Spot, last_component, reopen_directory};
+use crate::work::directory::Frame;
+use crate::work::entry::{self, DestState, Subject, may_write};
+use crate::work::planned;
 
-/// What was found at the destination.
-#[derive(Debug, Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "one of it lives at a time, on the stack")]
-pub(crate) enum Found {
-    Nothing,
-    Something(Existing),
-    /// A loop of symbolic links, which `--force` will remove.
-    Loop,
+/// Looks at the destination and makes way for the copy; how it is then. `None` if nothing is left to do, or if that failed, which
+/// was reported.
+pub(crate) fn make_way(walker: &mut Walker<'_>, subject: &mut Subject<'_>) -> Option<DestState> {
+    let cx = walker.worker.cx;
+    let mut waited = source_waits(cx, subject);
+    if waited {
+        walker.wait_for_turn();
+        // It may have been written to under another name.
+        let now = subject.source.inode_now(subject.follow());
+        now.ok().filter(|now| now.is_same_file_as(&subject.inode)).into_iter().for_each(|now| subject.inode = now);
+    }
+    let existing = loop {
+        let found = if subject.level.missing { Ok(None) } else { look(walker, subject) };
+        // Then it may not be the turn of who has waited for it.
+        if cx.cancelled() {
+            return None;
+        }
+        match found {
+            Ok(Some(existing)) if waited || !order_decides(cx, subject, &existing) => break existing,
+            // Then it may be another.
+            Ok(Some(_)) => walker.wait_for_turn(),
+            Ok(None) => return Some(DestState { new: true, ..DestState::default() }),
+            // Opening a loop of symbolic links fails, and then it is removed.
+            Err(Errno::LOOP) if cx.plan.force => {
+                let replaces = cx.plan.uses_temporary_file();
+                return Some(DestState { new: replaces, replaces, ..DestState::default() });
+            }
+            Err(errno) => {
+                walker.worker.report.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
+                moved::let_stay(&mut walker.worker, &subject.inode, subject.level.dir);
+                return None;
+            }
+        }
+        waited = true;
+    };
+    let in_made = subject.level.ancestors.last().is_some_and(|frame| frame.place.created);
+    if rename::is_taken(&mut walker.worker, subject, &existing) || pass_over_finished(walker, subject, &existing) {
+        None
+    } else if shard::is_of_earlier_attempt(cx, subject, in_made, &existing) {
+        make_again(&mut walker.worker, subject)
+    } else if shard::is_noted_by_shard(cx, subject, &existing) {
+        becomes_name_of_other_copy(walker, subject, &existing);
+        None
+    } else {
+        let errors = walker.worker.report.failures_of_copying();
+        let state = decide(walker, subject, existing);
+        if walker.worker.report.failures_of_copying() > errors {
+            moved::let_stay(&mut walker.worker, &subject.inode, subject.level.dir);
+        }
+        state
+    }
 }
 
-/// Looks at the destination and makes way for the copy.
-pub(crate) fn action_for(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Level<'_>, missing: bool) -> Action {
-    let found = if missing { Ok(Found::Nothing) } else { look(walker, subject) };
-    if let Ok(Found::Something(existing)) = &found
-        && order_decides(walker.cx, subject, existing)
-    {
-        walker.drain();
-    }
-    match found {
-        Err(errno) => {
-            walker.worker.report.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
-            Action::Failed
-        }
-        Ok(Found::Nothing) => Action::Copy(DestState { new: true, ..DestState::default() }),
-        Ok(Found::Loop) if walker.cx.plan.uses_temporary_file() => {
-            Action::Copy(DestState { new: true, replaces: true, ..DestState::default() })
-        }
-        Ok(Found::Loop) => Action::Copy(DestState::default()),
-        Ok(Found::Something(existing)) => match pass_over_finished(walker, subject, level, &existing) {
-            Some(way) => way,
-            None if shard::is_of_earlier_attempt(
-                walker.cx,
-                subject,
-                level.ancestors.last().is_some_and(|frame| frame.place.created),
-                &existing,
-            ) =>
-            {
-                make_again(walker.cx, &mut walker.worker.report, subject)
-            }
-            None if shard::is_noted_by_shard(walker.cx, subject, &existing) => {
-                is_known_by_other_name(walker, subject, level, &existing).unwrap_or(Action::Nothing)
-            }
-            None => decide(walker, subject, level, existing),
-        },
-    }
+/// Whether a file has other names in the source, where several threads meet what stands at the destination: that decides which
+/// of them is copied, and what is written there may be the source.
+fn source_waits(cx: RunContext<'_>, subject: &Subject<'_>) -> bool {
+    let source = subject.inode.id.device();
+    let [_, dest] = subject.level.ancestors.last().map_or([source; 2], Frame::devices);
+    // A filesystem without a device of its own may show files of others under its own number.
+    let may_be_one = source == dest || source.major == 0 || dest.major == 0;
+    subject.inode.links > 1
+        && subject.inode.kind != Kind::Directory
+        && (cx.plan.preserve.links || cx.plan.keeps_existing() || may_be_one)
+        && cx.services.order.several_meet_files()
 }
 
 /// Whether it matters for the result that everything that comes before in a serial copy is done.
@@ -70,7 +98,7 @@ fn order_decides(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing)
     // The user reads what was said before, and nothing comes between the question and the answer.
     let asks = cx.plan.overwrite == Overwrite::Ask;
     // Which name of the source is copied and which become links to that, where one of them stands there already.
-    let several_sources = cx.plan.preserve.links && (subject.inode.links > 1 || subject.follow);
+    let several_sources = cx.plan.preserve.links && (subject.inode.links > 1 || subject.follow());
     if subject.inode.kind == Kind::Directory {
         // Found by another way (a link to a directory, a mount): others may be filling it.
         return !matches!(cx.services.links.get((&existing.target).into()), Ok(None));
@@ -79,272 +107,312 @@ fn order_decides(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing)
     existing.has_several_names() || several_sources || asks
 }
 
-/// Regular files can be written through a symbolic link, so for them what the link leads to counts; other files
-/// cannot, nor can what is going to be removed or linked.
-pub(crate) fn look(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Found, Errno> {
-    let plan = walker.cx.plan;
-    let entry = match subject.dest.inode() {
-        Ok(entry) => entry,
-        Err(Errno::NOENT) => return Ok(Found::Nothing),
-        Err(Errno::LOOP) if plan.force => return Ok(Found::Loop),
-        Err(errno) => return Err(errno),
+/// What stands at the destination. Regular files can be written through a symbolic link, so for them what the link leads to
+/// counts; other files cannot, nor can what is going to be removed or linked.
+fn look(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Option<Existing>, Errno> {
+    let (plan, dest) = (walker.worker.cx.plan, subject.dest);
+    let there = |found| match found {
+        Err(Errno::NOENT) => Ok(None),
+        found => found.map(Some),
     };
-    let is_dot = matches!(last_component(subject.dest.path.as_os_str()).to_str(), Some("." | ".."));
-    let itself = Found::Something(Existing { entry, target: entry, is_dot });
+    let Some(entry) = there(dest.inode())? else { return Ok(None) };
+    let is_dot = matches!(last_component(dest.path.as_os_str()).to_str(), Some("." | ".."));
+    let leading_to = |target| Existing { entry, target, is_dot };
     if entry.kind != Kind::SymbolicLink {
-        return Ok(itself);
+        return Ok(Some(leading_to(entry)));
     }
-    // What it leads to may be just in the making, or be read or written elsewhere.
-    walker.drain();
-    if decide::acts_on_entry(subject.inode.kind, plan) {
-        if plan.keep_directory_symlink && subject.inode.kind == Kind::Directory {
-            let target = subject.dest.inode_following();
-            if let Ok(target) = target
-                && target.kind == Kind::Directory
-            {
-                return Ok(Found::Something(Existing { entry, target, is_dot }));
-            }
-        }
-        return Ok(itself);
+    let through = !decide::acts_on_entry(subject.inode.kind, plan, subject.is_operand());
+    let enters = plan.keep_directory_symlink && subject.inode.kind == Kind::Directory;
+    if through || enters {
+        // What it leads to may be just in the making, or be read or written elsewhere.
+        walker.wait_for_turn();
     }
-    match subject.dest.inode_following() {
-        Ok(target) => Ok(Found::Something(Existing { entry, target, is_dot })),
-        Err(Errno::NOENT) => Ok(Found::Nothing),
-        Err(Errno::LOOP) if plan.force => Ok(Found::Loop),
-        Err(errno) => Err(errno),
+    if through {
+        return Ok(there(dest.inode_following())?.map(leading_to));
     }
+    let target = enters.then(|| dest.inode_following().ok()).flatten();
+    Ok(Some(leading_to(target.filter(|target| target.kind == Kind::Directory).unwrap_or(entry))))
 }
 
 /// Does what is decided about an existing destination.
-pub(crate) fn decide(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Level<'_>, existing: Existing) -> Action {
-    let (source_path, dest_path) = (subject.source.path, subject.dest.path);
-    let refused = match decision(walker, subject, &existing) {
-        Decision::Ask(_) | Decision::Nothing => return Action::Nothing,
-        Decision::Keep(why) => return keep(walker.cx, &mut walker.worker, subject, level, why),
+fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing) -> Option<DestState> {
+    let refused = match decision(walker, subject, &existing, &mut Answers::default()) {
+        Decision::Ask(_) | Decision::Nothing => return None,
+        Decision::Keep(why) => {
+            keep(walker, subject, &existing, why);
+            return None;
+        }
         Decision::WriteInto(identity) => {
-            return Action::Copy(DestState { existing: Some(existing), identity, ..DestState::default() });
+            return Some(DestState { existing: Some(Box::new(existing)), identity, ..DestState::default() });
         }
         Decision::Replace(identity) => {
-            return Action::Copy(DestState { new: true, replaces: true, identity, ..DestState::default() });
+            return Some(DestState { new: true, replaces: true, identity, ..DestState::default() });
         }
-        Decision::Remove if !entry::remove(&mut walker.worker.report, subject.dest) => return Action::Failed,
-        Decision::Remove => return Action::Copy(DestState { new: true, removed: true, ..DestState::default() }),
-        Decision::BackUp { link, identity } => {
-            return back_up(walker.cx, &mut walker.worker.report, subject, link, identity);
+        Decision::Remove => {
+            let removed = entry::remove(&mut walker.worker.report, subject.dest);
+            return removed.then(|| DestState { new: true, removed, ..DestState::default() });
         }
-        Decision::Refuse(conflict) => match conflict {
-            Conflict::SameFile => Error::new(What::SameFile, source_path).and(dest_path),
-            Conflict::Exists => Error::new(What::NotReplacing, dest_path),
-            Conflict::Directory => Error::new(What::CannotOverwriteDirectory, dest_path).and(source_path),
-            Conflict::NotDirectory => Error::new(What::CannotOverwriteNonDirectory, dest_path).and(source_path),
-            Conflict::JustMade => Error::new(What::JustCreated, dest_path).and(source_path),
-            Conflict::BackupIsSource => Error::new(What::BackupWouldDestroySource, dest_path).and(source_path),
-        },
+        Decision::Delete(_) if walker.worker.cx.plan.uses_temporary_file() => refusal(subject, What::NotInOneStep),
+        Decision::Delete(conflict) => {
+            let refused = refusal(subject, conflict);
+            match open_first(walker.worker.cx, subject) {
+                Ok(true) if delete(&mut walker.worker, subject, &existing) => {
+                    return Some(DestState { new: true, removed: true, ..DestState::default() });
+                }
+                Ok(_) => refused,
+                Err(error) => error,
+            }
+        }
+        Decision::BackUp { link, identity } => return back_up(&mut walker.worker, subject, link, identity),
+        Decision::Refuse(what) => refusal(subject, what),
     };
     walker.worker.report.problem(refused);
-    Action::Failed
+    None
+}
+
+/// Opens what is to take the place of something that goes: that must not go for what cannot be read. False for what is read only
+/// when it is copied and cannot be opened before.
+fn open_first(cx: RunContext<'_>, subject: &mut Subject<'_>) -> Result<bool, Error> {
+    let (source, was) = (subject.source, subject.inode);
+    let opened = match was.kind {
+        Kind::Regular => open_regular(source, cx.plan.data.engine),
+        Kind::Directory => {
+            let opened = source.open(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, 0);
+            opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd))).map(|(inode, fd)| (fd, inode))
+        }
+        kind => return Ok(!decide::copied_as_regular(kind, cx.plan)),
+    };
+    let (fd, inode) = opened.map_err(|errno| Error::new(What::CannotOpen, source.path).errno(errno))?;
+    if !inode.is_same_file_as(&was) {
+        return Err(Error::new(What::ReplacedWhileCopied, source.path));
+    }
+    if was.kind == Kind::Regular {
+        (subject.opened, subject.inode) = (Some(fd), inode);
+    }
+    Ok(true)
+}
+
+/// Removes what stands there with all that is in it. Whether it is gone.
+fn delete(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
+    let Some(above) = subject.level.ancestors.last() else { return false };
+    // Where upper and lower case are alike, it may be the copy of another entry of the source.
+    let (cx, device) = (worker.cx, above.place.dest_inode.id.device());
+    let is_its_own = || {
+        let dir = subject.dest.dir().and_then(reopen_directory);
+        dir.is_ok_and(|dir| deletion::names_are_exact(cx, dir.as_fd(), device, iter::once(subject.dest)))
+    };
+    is_its_own()
+        && Removal::below(worker, &above.place)
+            .is_some_and(|mut removal| removal.make_way(subject.dest, &existing.entry))
+}
+
+/// Why nothing happens to either side.
+pub(crate) fn refusal(subject: &Subject<'_>, what: What) -> Error {
+    let (source_path, dest_path) = (subject.source.path, subject.dest.path);
+    match what {
+        What::SameFile => Error::new(what, source_path).and(dest_path),
+        What::NotReplacing => Error::new(what, dest_path),
+        what => Error::new(what, dest_path).and(source_path),
+    }
+}
+
+/// What a copy would do about what stands at the destination, and why.
+pub(crate) struct Foreseen {
+    pub existing: Existing,
+    pub decision: Decision,
+    pub reason: Reason,
+}
+
+/// Whether an earlier operand would have made this.
+fn is_planned(walker: &Walker<'_>, subject: &Subject<'_>, inode: &Inode) -> bool {
+    // All directories that are only planned look the same.
+    !subject.level.missing && walker.operands.have_made(subject.dest, inode)
+}
+
+/// Looks at the destination and decides about it, as a copy does. In a dry run, which changes nothing and asks nobody. `None` if
+/// nothing stands there.
+pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Option<Foreseen>, Error> {
+    let plan = walker.worker.cx.plan;
+    let planned = [Kind::Directory, Kind::Regular].map(|kind| planned::inode(kind, plan.preserve.timestamps));
+    let mut answers = Answers::default();
+    let existing = if let Some(inode) = planned.into_iter().find(|inode| is_planned(walker, subject, inode)) {
+        // It is no other file.
+        answers.identity = Some(Identity::Two);
+        Existing { entry: inode, target: inode, is_dot: false }
+    } else {
+        match if subject.level.missing { Ok(None) } else { look(walker, subject) } {
+            Ok(Some(existing)) => existing,
+            Ok(None) => return Ok(None),
+            // Opening a loop of symbolic links fails, and then it is removed.
+            Err(Errno::LOOP) if plan.force => return Ok(None),
+            Err(errno) => return Err(Error::new(What::CannotStat, subject.dest.path).errno(errno)),
+        }
+    };
+    let decision = decision(walker, subject, &existing, &mut answers);
+    let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand() };
+    let reason = decide::reason(&source, &existing, &answers, plan);
+    Ok(Some(Foreseen { existing, decision, reason }))
 }
 
 /// Asks for the decision, and finds out what it depends on.
-pub(crate) fn decision(walker: &Walker<'_>, subject: &Subject<'_>, existing: &Existing) -> Decision {
-    let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand };
-    let mut answers = Answers::default();
+fn decision(walker: &Walker<'_>, subject: &Subject<'_>, existing: &Existing, answers: &mut Answers) -> Decision {
+    let cx = walker.worker.cx;
+    let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand() };
     loop {
-        let fact = match decide::decide(&source, existing, &answers, walker.cx.plan) {
+        let fact = match decide::decide(&source, existing, answers, cx.plan) {
             Decision::Ask(fact) => fact,
             decision => return decision,
         };
         match fact {
             Fact::CloseLook => answers.close_look = Some(close_look(subject, &source, existing)),
-            Fact::Overwrite => answers.overwrite = Some(ask(walker.cx, subject.dest, &existing.target)),
+            Fact::Contents => match same::has_same_contents(cx, subject, existing) {
+                None => return Decision::Nothing,
+                same => answers.same_contents = same,
+            },
+            Fact::Overwrite => {
+                answers.overwrite = Some(cx.plan.dry_run || ask(cx, subject.dest, &existing.target));
+            }
             Fact::MadeForOperand => {
                 answers.made_for_operand = Some(walker.operands.have_made(subject.dest, &existing.target));
             }
-            Fact::Identity => answers.identity = Some(identity(walker.cx, subject, existing)),
+            Fact::Identity => answers.identity = Some(identity(cx, subject, existing)),
             Fact::BackupIsSource => {
                 let source = (subject.source, &subject.inode);
-                answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, walker.cx.plan));
+                answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, cx.plan));
             }
         }
     }
 }
 
-/// Leaves the destination as it is.
-pub(crate) fn keep(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-    why: Kept,
-) -> Action {
+/// Leaves the destination as it is. A file that is up to date may still have another name in the source that was copied before:
+/// then the two names at the destination become one file too.
+fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why: Kept) {
+    let report = &mut walker.worker.report;
     // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
-    worker.report.failed |= why == Kept::Declined;
-    skip(&mut worker.report, subject.dest);
+    report.failed |= why == Kept::Declined;
+    report.stats.skipped += 1;
+    report.tell(&Event::Skipped(subject.dest.path.into(), why));
+    tell_spared(report, &subject.inode);
     match why {
-        Kept::NotOlder => link_instead_of_skipping(cx, worker, subject, level),
-        Kept::Protected | Kept::Declined => Action::Nothing,
+        Kept::NotOlder if may_be_met_again(subject) => _ = is_name_of_other_copy(&mut walker.worker, subject, None),
+        Kept::Same if !becomes_name_of_other_copy(walker, subject, existing) => {
+            same::bring_up_to_date(&mut walker.worker, subject, existing);
+        }
+        _ => {}
+    }
+    if why != Kept::Same {
+        moved::let_stay(&mut walker.worker, &subject.inode, subject.level.dir);
     }
 }
 
-pub(crate) fn skip(report: &mut Reporter<'_>, dest: Spot<'_>) {
-    report.stats.skipped += 1;
-    report.tell(&Event::Skipped(dest.path.into()));
-}
-
-pub(crate) fn ask(cx: RunContext<'_>, dest: Spot<'_>, inode: &Inode) -> bool {
+fn ask(cx: RunContext<'_>, dest: Spot<'_>, inode: &Inode) -> bool {
     let writable = inode.kind == Kind::SymbolicLink || cx.services.caller.privileged() || may_write(dest);
     let replaces = cx.plan.remove_destination || cx.plan.force;
     cx.session.confirm.overwrite(&Question { dest: dest.path, inode, writable, replaces })
 }
 
-/// A file that is up to date may still have another name in the source that was copied before: then the two names
-/// at the destination become one file too.
-fn link_instead_of_skipping(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-) -> Action {
-    // A file that has no other name, and was not reached through a link, is not met again.
-    if subject.inode.links < 2 && !subject.follow && !subject.is_operand {
-        return Action::Nothing;
-    }
-    match claims::claim(cx, &mut worker.report, subject, level) {
-        Earlier::Made(earlier) => match claims::link_to_earlier(cx, worker, earlier, subject, level) {
-            Linked::Done => Action::Nothing,
-            Linked::Failed => Action::Failed,
-            Linked::Claimed => is_what_was_claimed(cx, worker, subject),
+/// Not a file that has no other name, and was not reached through a link.
+pub(crate) fn may_be_met_again(subject: &Subject<'_>) -> bool {
+    subject.inode.links > 1 || subject.follow() || subject.is_operand()
+}
+
+/// Makes the entry a name of what was copied for another name of its source. True if there is such a copy, and also if that
+/// failed, which was reported; otherwise what is left as it is counts as the copy. `stands` is which file that is, where it is
+/// known to be a finished one.
+fn is_name_of_other_copy(worker: &mut Worker<'_>, subject: &Subject<'_>, stands: Option<FileId>) -> bool {
+    match claims::claim(worker, subject) {
+        Earlier::Nothing => return false,
+        Earlier::Unknown => return true,
+        Earlier::Made(earlier) if stands.is_some() && earlier.id == stands => return true,
+        Earlier::Made(earlier) => match claims::link_to_earlier(worker, earlier, subject) {
+            Instead::Done | Instead::Failed => return true,
+            Instead::Copy { .. } => {}
         },
-        Earlier::Claimed => is_what_was_claimed(cx, worker, subject),
-        Earlier::Nothing => Action::Nothing,
-        Earlier::Unknown => Action::Failed,
+        Earlier::Claimed => {}
     }
-}
-
-fn stands_as_claimed(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &Subject<'_>,
-    existing: &Existing,
-) -> Option<Action> {
-    claims::complete_claim(cx, worker, subject, Some(existing.target.id));
-    None
-}
-
-/// What is left as it is counts as the copy.
-fn is_what_was_claimed(cx: RunContext<'_>, worker: &mut Worker<'_>, subject: &Subject<'_>) -> Action {
-    claims::complete_claim(cx, worker, subject, None);
-    Action::Nothing
+    claims::complete_claim(worker, subject, stands);
+    false
 }
 
 /// Whether the old file may be the source, though its numbers are others.
-pub(crate) fn identity(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> Identity {
-    let source = Party { spot: subject.source, inode: &subject.inode, follow: subject.follow };
+fn identity(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> Identity {
+    let source = Party { spot: subject.source, inode: &subject.inode, follow: subject.follow() };
     let through_link = existing.entry.kind == Kind::SymbolicLink && existing.target.kind != Kind::SymbolicLink;
     let dest = Party { spot: subject.dest, inode: &existing.target, follow: through_link };
     cx.services.identities.judge(source, dest, &|| cx.cancelled())
 }
 
 /// Gives what stands there its backup name: by a link, if it shall keep its own for now and the filesystem has links.
-fn back_up(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-    link: bool,
-    identity: Identity,
-) -> Action {
-    let (plan, dest) = (cx.plan, subject.dest);
+fn back_up(worker: &mut Worker<'_>, subject: &Subject<'_>, link: bool, identity: Identity) -> Option<DestState> {
+    let (cx, dest) = (worker.cx, subject.dest);
     if link {
-        match backup::link_aside(dest, plan, cx.temporary_names()) {
-            Ok(Some(name)) => {
-                let state = DestState { new: true, replaces: true, backup_is_link: true, ..DestState::default() };
-                return Action::Copy(DestState { backup: Some(name), identity, ..state });
-            }
-            // No links there: for a moment the name stands for nothing.
-            Ok(None) => {}
-            Err(errno) => {
-                report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
-                return Action::Failed;
-            }
+        let linked = backup::link_aside(dest, cx.plan, cx.temporary_names());
+        // Where there are no links, for a moment the name stands for nothing.
+        if let backup @ Some(_) = worker.report.check(linked, What::CannotBackup, dest.path).ok()? {
+            let state = DestState { new: true, replaces: true, backup_is_link: true, ..DestState::default() };
+            return Some(DestState { backup, identity, ..state });
         }
     }
-    let backup = match backup::move_aside(dest, plan) {
+    let backup = match backup::move_aside(dest, cx.plan) {
         Err(Errno::NOENT) => None,
-        moved => match report.check(moved, What::CannotBackup, dest.path) {
-            Ok(name) => Some(name),
-            Err(Reported) => return Action::Failed,
-        },
+        moved => Some(worker.report.check(moved, What::CannotBackup, dest.path).ok()?),
     };
-    Action::Copy(DestState { new: true, backup, ..DestState::default() })
+    Some(DestState { new: true, backup, ..DestState::default() })
 }
 
-/// What stands there is the finished copy of this source. If it has other names, those that come get the same file; what is
-/// to be done with this one if another name came before it.
-fn is_known_by_other_name(
-    walker: &mut Walker<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-    existing: &Existing,
-) -> Option<Action> {
-    if subject.is_operand {
+/// What stands there is a finished copy of this source. If it has other names, those that come get the same file; if one came
+/// before it, it becomes a name of that copy.
+fn becomes_name_of_other_copy(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
+    if subject.is_operand() {
         walker.operands.remember(subject.dest, None);
     }
-    let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
-    if !walker.cx.plan.preserve.links || !may_be_met_again {
-        return None;
-    }
-    match claims::claim(walker.cx, &mut walker.worker.report, subject, level) {
-        Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => Some(Action::Nothing),
-        Earlier::Made(earlier) => {
-            match claims::link_to_earlier(walker.cx, &mut walker.worker, earlier, subject, level) {
-                Linked::Done => Some(Action::Nothing),
-                Linked::Failed => Some(Action::Failed),
-                Linked::Claimed => stands_as_claimed(walker.cx, &mut walker.worker, subject, existing),
-            }
-        }
-        Earlier::Unknown => Some(Action::Failed),
-        Earlier::Claimed => stands_as_claimed(walker.cx, &mut walker.worker, subject, existing),
-        Earlier::Nothing => None,
+    // As `complete_claim_of` has it of a copy that was written through a link.
+    let stands = if subject.follow() { existing.target.id } else { existing.entry.id };
+    walker.worker.cx.plan.preserve.links
+        && may_be_met_again(subject)
+        && is_name_of_other_copy(&mut walker.worker, subject, Some(stands))
+}
+
+/// A file whose copy stands there need not be moved.
+fn tell_spared(report: &Reporter<'_>, source: &Inode) {
+    if source.kind == Kind::Regular {
+        report.tell(&Event::Spared { bytes: source.size, whole: true });
     }
 }
 
 /// Passes over a copy that an earlier run has finished, if neither it nor its source has changed since.
-fn pass_over_finished(
-    walker: &mut Walker<'_>,
-    subject: &Subject<'_>,
-    level: &Level<'_>,
-    existing: &Existing,
-) -> Option<Action> {
-    let progress = walker.cx.services.progress.get().filter(|progress| progress.earlier)?;
+fn pass_over_finished(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
+    let cx = walker.worker.cx;
+    let Some(progress) = cx.services.progress.get().filter(|progress| progress.earlier) else { return false };
     if subject.inode.kind != Kind::Regular || existing.target.kind != Kind::Regular {
-        return None;
+        return false;
     }
     let source = Fingerprint::of_source(&subject.inode);
-    let digest = progress.finished(Fingerprint::of_copy(source, &existing.target))?;
-    if walker.cx.plan.checksum.is_some() && digest.is_none() {
-        return None;
+    let Some(digest) = progress.finished(Fingerprint::of_copy(source, &existing.target)) else { return false };
+    let wants_digest = cx.plan.checksum.is_some();
+    if wants_digest && digest.is_none() {
+        return false;
     }
-    if let Some(way) = is_known_by_other_name(walker, subject, level, existing) {
-        return Some(way);
+    if becomes_name_of_other_copy(walker, subject, existing) {
+        return true;
     }
-    walker.worker.report.stats.resumed_files += 1;
-    walker.worker.report.stats.resumed_bytes += subject.inode.size;
-    if let Some(digest) = digest.filter(|_| walker.cx.plan.checksum.is_some()) {
-        let digest = Some(digest.to_hex());
-        naming::tell_digest(&walker.worker.report, subject.dest.path, &Checked { digest, ..Checked::default() });
+    let report = &mut walker.worker.report;
+    report.stats.resumed_files += 1;
+    report.stats.resumed_bytes += subject.inode.size;
+    report.tell(&Event::Skipped(subject.dest.path.into(), Kept::Finished));
+    tell_spared(report, &subject.inode);
+    if wants_digest {
+        let checked = Checked { digest: digest.map(Digest::to_hex), ..Checked::default() };
+        naming::tell_digest(&walker.worker.report, subject.dest.path, &checked);
     }
-    Some(Action::Nothing)
+    true
 }
 
 /// Makes way for it once more, whatever options say of files that were there.
-fn make_again(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>) -> Action {
-    if cx.plan.uses_temporary_file() {
-        return Action::Copy(DestState { new: true, replaces: true, ..DestState::default() });
-    }
-    match entry::remove(report, subject.dest) {
-        true => Action::Copy(DestState { new: true, ..DestState::default() }),
-        false => Action::Failed,
-    }
+fn make_again(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Option<DestState> {
+    let replaces = worker.cx.plan.uses_temporary_file();
+    let free = replaces || entry::remove(&mut worker.report, subject.dest);
+    free.then(|| DestState { new: true, replaces, ..DestState::default() })
 }
 
 /// How the two are related, where one may be the other or lead to it.

@@ -2,13 +2,21 @@
 //! and processes. `entry` is one entry from the first look to the end.
 
 pub(crate) mod claims;
+mod clone_tree;
+mod delete_at_last;
+mod dry_run;
 pub(crate) mod enter;
 pub(crate) mod entry;
 pub(crate) mod existing;
+pub(crate) mod look_ahead;
+pub(crate) mod mounts;
 pub(crate) mod operands;
 pub(crate) mod parents;
 pub(crate) mod precreate;
-pub(crate) mod share;
+pub(crate) mod remove_sources;
+mod rename;
+mod same;
+mod share;
 pub(crate) mod tasks;
 #[cfg(test)]
 pub(crate) mod test_support;

@@ -5,7 +5,7 @@ use haul_sys::rustix::fs::FileType;
 use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::plan::{Durable, Plan, Preserve};
-use crate::tree::test_support::{break_links, plan, top_level};
+use crate::tree::test_support::{at, break_links, plan, top_level};
 
 /// A source, `a`, with another name, `other`, and what was made for it, `first`.
 fn linked(plan: Plan) -> Bench {
@@ -24,9 +24,9 @@ fn made(bench: &Bench) -> Made {
 }
 
 /// Makes `dest` another name of what was made for the source.
-fn link(bench: &Bench, made: Made, dest: &str) -> Ran<Linked> {
+fn link(bench: &Bench, made: Made, dest: &str) -> Ran<Instead> {
     let (subject, root) = (bench.subject("other", dest), bench.root());
-    bench.run(|cx, worker| link_to_earlier(cx, worker, made, &subject, &top_level(&root)))
+    bench.run(|worker| link_to_earlier(worker, made, &at(&top_level(&root), subject)))
 }
 
 fn are_one_file(bench: &Bench, names: [&str; 2]) -> bool {
@@ -38,7 +38,7 @@ fn are_one_file(bench: &Bench, names: [&str; 2]) -> bool {
 fn the_second_name_is_a_link_to_the_first_copy() {
     let bench = linked(plan());
     let ran = link(&bench, made(&bench), "b");
-    assert!(matches!(ran.value, Linked::Done));
+    assert!(matches!(ran.value, Instead::Done));
     ran.says(&[]);
     assert!(are_one_file(&bench, ["first", "b"]));
     assert_eq!((bench.tree(), ran.stats.hard_links), (vec!["b: copy".into(), "first: copy".into()], 1));
@@ -48,7 +48,7 @@ fn the_second_name_is_a_link_to_the_first_copy() {
 fn a_link_takes_the_place_of_what_stands_there() {
     let bench = linked(plan()).dest("b", "old");
     let ran = link(&bench, made(&bench), "b");
-    assert!(matches!(ran.value, Linked::Done));
+    assert!(matches!(ran.value, Instead::Done));
     ran.says(&["removed b"]);
     assert_eq!(bench.tree(), ["b: copy", "first: copy"]);
 }
@@ -60,7 +60,7 @@ fn a_copy_that_was_replaced_meanwhile_gets_no_names() {
     fs::rename(bench.dest_path("first"), bench.dest_path("moved")).unwrap();
     fs::write(bench.dest_path("first"), "of somebody else").unwrap();
     let ran = link(&bench, made(&bench), "b");
-    assert!(matches!(ran.value, Linked::Failed));
+    assert!(matches!(ran.value, Instead::Failed));
     ran.says(&[&format!(r#"error: cannot create hard link "b" to "dest/first": {}"#, Errno::STALE)]);
     assert_eq!(bench.tree(), ["first: of somebody else", "moved: copy"]);
 }
@@ -69,11 +69,11 @@ fn a_copy_that_was_replaced_meanwhile_gets_no_names() {
 fn a_name_waits_where_names_wait() {
     let bench = linked(Plan { durable: Durable::File, ..plan() });
     let (subject, root, made) = (bench.subject("other", "b"), bench.root(), made(&bench));
-    let ran = bench.run(|cx, worker| {
-        let linked = link_to_earlier(cx, worker, made, &subject, &top_level(&root));
+    let ran = bench.run(|worker| {
+        let linked = link_to_earlier(worker, made, &at(&top_level(&root), subject));
         let before = bench.tree();
-        naming::give_names(cx, worker);
-        (matches!(linked, Linked::Done), before)
+        naming::give_names(worker);
+        (matches!(linked, Instead::Done), before)
     });
     assert_eq!(ran.value, (true, vec!["first: copy".to_owned()]));
     ran.says(&[]);
@@ -85,22 +85,22 @@ fn a_source_of_very_many_names_is_linked_at_once() {
     let bench = linked(Plan { durable: Durable::File, ..plan() });
     let (mut subject, root) = (bench.subject("other", "b"), bench.root());
     subject.inode.links = MANY;
-    let ran = bench.run(|cx, worker| link_to_earlier(cx, worker, made(&bench), &subject, &top_level(&root)));
-    assert!(matches!(ran.value, Linked::Done));
+    let ran = bench.run(|worker| link_to_earlier(worker, made(&bench), &at(&top_level(&root), subject)));
+    assert!(matches!(ran.value, Instead::Done));
     assert_eq!(bench.tree(), ["b: copy", "first: copy"]);
 }
 
 /// What comes after a copy that takes no more names.
-fn after_full(bench: &Bench, full: Made) -> Ran<Result<Made, Linked>> {
+fn after_full(bench: &Bench, full: Made) -> Ran<Result<Made, Instead>> {
     let (subject, root) = (bench.subject("other", "b"), bench.root());
-    bench.run(|cx, worker| name_of_another(cx, &mut worker.report, full, &subject, &top_level(&root)))
+    bench.run(|worker| name_of_another(worker, full, &at(&top_level(&root), subject)))
 }
 
 #[test]
 fn a_name_too_many_begins_another_file_and_warns() {
     let bench = linked(plan());
     let ran = after_full(&bench, made(&bench));
-    assert!(matches!(ran.value, Err(Linked::Claimed)));
+    assert!(matches!(ran.value, Err(Instead::Copy { claimed: true })));
     let warning =
         r#"warning: warning: no more hard links to "dest/first" are possible; "b" is another copy of the same file"#;
     ran.says(&[warning]);
@@ -125,7 +125,7 @@ fn a_table_that_fails_begins_no_other_file() {
     let full = made(&bench);
     break_links(&mut bench);
     let ran = after_full(&bench, full);
-    assert!(matches!(ran.value, Err(Linked::Failed)) && ran.failed);
+    assert!(matches!(ran.value, Err(Instead::Failed)) && ran.failed);
 }
 
 #[test]
@@ -136,6 +136,6 @@ fn a_fifo_of_two_names_stays_one() {
     fs::hard_link(bench.source_path("a"), bench.source_path("other")).unwrap();
     bench.make_fifo("first");
     let made = Made { id: Some(bench.to("first").inode().unwrap().id), ..made_at(&bench.root(), bench.to("first")) };
-    assert!(matches!(link(&bench, made, "b").value, Linked::Done));
+    assert!(matches!(link(&bench, made, "b").value, Instead::Done));
     assert!(are_one_file(&bench, ["first", "b"]));
 }

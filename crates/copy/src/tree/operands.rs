@@ -9,9 +9,9 @@ use std::sync::Arc;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::CWD;
 
-use crate::context::RunContext;
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
-use crate::finish::{naming, resume};
+use crate::finish::{moved, naming, resume};
 use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};
 use crate::publish::backup;
@@ -21,11 +21,19 @@ use crate::tree::walker::Walker;
 use crate::tree::{parents, walk};
 use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
 
-/// Copies all operands.
 pub(crate) fn copy_operands(walker: &mut Walker<'_>) {
-    let plan = walker.cx.plan;
+    let plan = walker.worker.cx.plan;
+    let against_moving = plan.against_moving().or(walker.worker.cx.peers.map(|_| "copies by several processes"));
+    if let Some(what) = against_moving.filter(|_| plan.moves) {
+        walker.worker.report.problem(Error::new(What::NotByMove, "").detail(what));
+        return;
+    }
     if let Some(path) = plan.ambiguous_destination() {
         walker.worker.report.problem(Error::new(What::AmbiguousDestination, path));
+        return;
+    }
+    if let Some(error) = against_deletion(walker.worker.cx) {
+        walker.worker.report.problem(error);
         return;
     }
     let (path, what, may_be_copy) = match &plan.destination {
@@ -42,9 +50,25 @@ pub(crate) fn copy_operands(walker: &mut Walker<'_>) {
     }
 }
 
+/// Why nothing can be removed that the sources do not have, if that is asked for.
+fn against_deletion(cx: RunContext<'_>) -> Option<Error> {
+    let plan = cx.plan;
+    plan.delete?;
+    let what = plan.against_deletion().or(cx.peers.map(|_| "copies by several processes"));
+    if let Some(what) = what {
+        return Some(Error::new(What::NotWithDeletion, "").detail(what));
+    }
+    // Then all that is in the directory would go, which the user has named as one that copies go into.
+    let is_nameless = |source: &&OsString| name_in(OsStr::new(""), strip(cx, source)).0 == ".";
+    let whole = plan.sources.iter().find(is_nameless);
+    let whole = whole.filter(|_| !matches!(plan.destination, Destination::Exactly(_)))?;
+    Some(Error::new(What::DeletionWhole, whole))
+}
+
 /// One source, one name.
 fn copy_to(walker: &mut Walker<'_>, path: &OsStr) {
-    let plan = walker.cx.plan;
+    let cx = walker.worker.cx;
+    let plan = cx.plan;
     let [source] = plan.sources.as_slice() else { return };
     if plan.parents {
         walker.worker.report.problem(Error::new(What::ParentsNeedDirectory, path));
@@ -60,15 +84,15 @@ fn copy_to(walker: &mut Walker<'_>, path: &OsStr) {
             return;
         }
     }
-    let above = dest.spot().dir().and_then(ways_up).unwrap_or_default();
-    if would_be_in_itself(walker.cx, source.spot(), &above) {
+    let above = if plan.recursive { dest.spot().dir().and_then(ways_up).unwrap_or_default() } else { Vec::new() };
+    if would_be_in_itself(cx, source.spot(), &above) {
         walker.worker.report.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
         return;
     }
     if let Ok(dir) = dest.spot().dir() {
         let last = last_component(dest.spot().name);
         let shown = renamed(dest.path(), OsStr::new(""));
-        if !resume::begin_progress(walker.cx, &mut walker.worker.report, dir, last, shown.as_os_str()) {
+        if !resume::begin_progress(&mut walker.worker, dir, last, shown.as_os_str()) {
             return;
         }
     }
@@ -85,52 +109,54 @@ fn root_of(report: &mut Reporter<'_>, dest: &Operand) -> Result<Option<Arc<DestD
 }
 
 fn copy_to_backup(walker: &mut Walker<'_>, source: Operand, dest: &Operand) {
+    let cx = walker.worker.cx;
     let report = &mut walker.worker.report;
-    let name = backup::backup_name(dest.spot(), walker.cx.plan, None);
+    let name = backup::backup_name(dest.spot(), cx.plan, None);
     let Ok((name, _)) = report.check(name, What::CannotBackup, dest.path()) else { return };
     let Ok(root) = root_of(report, dest) else { return };
     let path = renamed(dest.path(), &name);
-    let plan = Plan { backup: Backup::None, ..walker.cx.plan.clone() };
-    let cx = RunContext { plan: &plan, peers: None, ..walker.cx };
+    let plan = Plan { backup: Backup::None, ..cx.plan.clone() };
+    let cx = RunContext { plan: &plan, peers: None, ..cx };
     let mut inner = Walker::alone(cx, walker.sink, walker.do_task);
     walk::copy_operand(&mut inner, source, dest.spot().beside(&name, &path), false, root.as_ref());
-    naming::give_names(inner.cx, &mut inner.worker);
-    inner.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
+    naming::give_names(&mut inner.worker);
+    inner.worker.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
     walker.worker.report.add(inner.worker.report);
 }
 
 /// All sources into one directory.
 fn copy_into(walker: &mut Walker<'_>, target: &OsStr, dir: OwnedFd) {
-    let plan = walker.cx.plan;
+    let cx = walker.worker.cx;
+    let plan = cx.plan;
     let dir = Arc::new(dir);
     // Before anything is made, for any of them.
-    let refused: Vec<bool> = would_be_in_themselves(walker.cx, &dir);
+    let refused: Vec<bool> = would_be_in_themselves(cx, &dir);
     if !refused.contains(&false) {
-        plan.sources
-            .iter()
-            .for_each(|operand| refuse_into_itself(walker.cx, &mut walker.worker.report, target, operand));
+        plan.sources.iter().for_each(|operand| refuse_into_itself(&mut walker.worker, target, operand, None));
         return;
     }
-    if !resume::begin_progress(walker.cx, &mut walker.worker.report, dir.as_fd(), OsStr::new(""), target) {
+    if !resume::begin_progress(&mut walker.worker, dir.as_fd(), OsStr::new(""), target) {
         return;
     }
     let shown = joined(target, OsStr::new("")).into_os_string();
     let root = DestDir::root_shown_as(Arc::clone(&dir), shown);
     let Ok(root) = walker.worker.report.check(root, What::Target, target) else { return };
     for (number, operand) in plan.sources.iter().enumerate() {
-        if walker.cx.cancelled() {
+        if cx.cancelled() {
             return;
         }
         walker.operands.current = number;
         if refused[number] {
-            refuse_into_itself(walker.cx, &mut walker.worker.report, target, operand);
+            refuse_into_itself(&mut walker.worker, target, operand, Some(&root));
             continue;
         }
-        let operand = strip(walker.cx, operand);
+        let operand = strip(cx, operand);
         if plan.parents {
             parents::copy_with_parents(walker, target, &dir, operand);
         } else {
-            copy_below(walker, target, &dir, &root, operand);
+            let (name, path) = name_in(target, operand);
+            let dest = Spot::new(dir.as_fd(), name, &path);
+            walk::copy_operand(walker, Operand::open(operand), dest, false, Some(&root));
         }
     }
 }
@@ -158,30 +184,27 @@ fn would_be_in_itself(cx: RunContext<'_>, source: Spot<'_>, above: &[Inode]) -> 
         && operand_inode(source, plan).is_ok_and(|inode| inode.kind == Kind::Directory && reaches(&inode, above, plan))
 }
 
-fn refuse_into_itself(cx: RunContext<'_>, report: &mut Reporter<'_>, target: &OsStr, operand: &OsStr) {
-    let operand = strip(cx, operand);
-    let dest = match cx.plan.parents {
+/// It stays, also of a move. `root` is the directory that it was to go into, if anything goes there.
+fn refuse_into_itself(worker: &mut Worker<'_>, target: &OsStr, operand: &OsStr, root: Option<&Arc<DestDir>>) {
+    let operand = strip(worker.cx, operand);
+    let dest = match worker.cx.plan.parents {
         true => joined(target, without_trailing_slashes(operand)),
         false => name_in(target, operand).1,
     };
-    report.problem(Error::new(What::IntoItself, operand).and(dest));
-}
-
-fn copy_below(walker: &mut Walker<'_>, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
-    let source = Operand::open(operand);
-    let (name, path) = name_in(target, operand);
-    let dest = Spot::new(dir.as_fd(), name, &path);
-    walk::copy_operand(walker, source, dest, false, Some(root));
+    worker.report.problem(Error::new(What::IntoItself, operand).and(dest));
+    if let Ok(inode) = Operand::open(operand).spot().inode() {
+        moved::let_stay(worker, &inode, root);
+    }
 }
 
 /// The operand as it is used: with `--strip-trailing-slashes` without them. cp does this only for copies into a
 /// directory, where the slashes would hide the name.
-fn strip<'o>(cx: RunContext<'_>, operand: &'o OsStr) -> &'o OsStr {
+pub(super) fn strip<'o>(cx: RunContext<'_>, operand: &'o OsStr) -> &'o OsStr {
     if cx.plan.strip_trailing_slashes { without_trailing_slashes(operand) } else { operand }
 }
 
 /// The name of an operand's copy in a directory, and its path.
-fn name_in<'o>(target: &OsStr, operand: &'o OsStr) -> (&'o OsStr, PathBuf) {
+pub(super) fn name_in<'o>(target: &OsStr, operand: &'o OsStr) -> (&'o OsStr, PathBuf) {
     let base = last_component(operand);
     // A copy of `x/..` goes into the directory itself, not into its parent.
     match base.as_bytes() {

@@ -181,8 +181,15 @@ fn an_operand_without_listed_entries_is_passed_over() {
     copy_into(&mut bench, &["file"]);
     let list = Arc::default();
     let none = || Vec::new();
-    let selection =
-        crate::sources::selection::Selection { list, shards: None, roots: vec![None], first: none(), next: none() };
+    let selection = crate::sources::selection::Selection {
+        list,
+        shards: None,
+        roots: vec![None],
+        first: none(),
+        next: none(),
+        filtered: Default::default(),
+        missing: 0,
+    };
     bench.services.selection = Some(selection);
     copy(&bench).says(&[]);
     assert!(bench.tree().is_empty());

@@ -11,27 +11,23 @@ use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{CWD, OFlags};
 
-use crate::attributes::{Keep, OWNER, side};
-use crate::context::RunContext;
+use crate::attributes::{HeldSide, Keep, OWNER};
+use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::events::Event;
+use crate::events::{Action, Event, Planned};
 use crate::finish::{directories, naming, resume};
 use crate::links::{DestDir, duplicate};
 use crate::meta::{self, NewEntries};
 use crate::plan::ModeRule;
-use crate::report::Reporter;
-use crate::tree::walk;
 use crate::tree::walker::Walker;
+use crate::tree::{dry_run, walk};
 use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
+use crate::work::planned;
 
 /// One directory of the source path and its counterpart.
 struct Parent {
-    source: OwnedFd,
-    source_inode: Inode,
-    source_path: PathBuf,
-    dest: OwnedFd,
-    dest_inode: Inode,
-    dest_path: PathBuf,
+    source: HeldSide,
+    dest: HeldSide,
     created: bool,
     /// By this run: nothing can be in it.
     fresh: bool,
@@ -39,12 +35,7 @@ struct Parent {
 
 impl Parent {
     fn keep(&self) -> Keep<'_> {
-        Keep {
-            source: side(&self.source, true, &self.source_inode, &self.source_path),
-            dest: side(&self.dest, true, &self.dest_inode, &self.dest_path),
-            created: self.created,
-            entries: NewEntries::UNKNOWN,
-        }
+        Keep { source: self.source.side(), dest: self.dest.side(), created: self.created, entries: NewEntries::UNKNOWN }
     }
 }
 
@@ -53,9 +44,10 @@ pub(crate) fn copy_with_parents(walker: &mut Walker<'_>, target: &OsStr, dir: &O
     let bare = without_trailing_slashes(operand);
     let dest_path = joined(target, bare);
     let mut parents = Vec::new();
-    let made = make_parents(walker.cx, &mut walker.worker.report, target, dir, bare, &mut parents);
+    let made = make_parents(&mut walker.worker, target, dir, bare, &mut parents);
+    tell_planned(walker, &parents);
     if made {
-        let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest);
+        let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest.fd);
         let shown = renamed(&dest_path, OsStr::new("")).into_os_string();
         let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(Arc::new(dir), shown));
         // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
@@ -70,13 +62,13 @@ pub(crate) fn copy_with_parents(walker: &mut Walker<'_>, target: &OsStr, dir: &O
     }
     // GNU cp leaves the directories alone if all were there already, or if the way to the file ends in one that
     // cannot be made.
-    let finish = made && parents.iter().any(|parent| parent.created);
+    let finish = made && !walker.worker.cx.plan.dry_run && parents.iter().any(|parent| parent.created);
     if finish {
         // A file that gets its name later would change the times, and may not be allowed to any more.
-        naming::give_names(walker.cx, &mut walker.worker);
+        naming::give_names(&mut walker.worker);
     }
     for parent in parents.iter().rev().filter(|_| finish) {
-        if !finish_parent(walker.cx, &mut walker.worker.report, parent) {
+        if !finish_parent(&mut walker.worker, parent) {
             break;
         }
     }
@@ -84,34 +76,22 @@ pub(crate) fn copy_with_parents(walker: &mut Walker<'_>, target: &OsStr, dir: &O
 
 /// Makes what is missing of the directories of `operand`.
 fn make_parents(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     target: &OsStr,
     dir: &OwnedFd,
     operand: &OsStr,
     parents: &mut Vec<Parent>,
 ) -> bool {
-    let components = directories_of(operand);
-    let mut source_path: Vec<u8> = Vec::new();
-    if operand.as_bytes().first() == Some(&b'/') {
-        source_path.push(b'/');
-    }
-    for (index, name) in components.iter().enumerate() {
-        if index > 0 {
-            source_path.push(b'/');
-        }
-        source_path.extend_from_slice(name.as_bytes());
-        let shown = PathBuf::from(OsStr::from_bytes(&source_path));
-        let opened = match parents.last().map(|parent| &parent.source) {
-            Some(above) => open_directory(above, *name),
-            None if operand.as_bytes().first() == Some(&b'/') => {
-                open_directory(CWD, "/").and_then(|root| open_directory(&root, *name))
-            }
-            None => open_directory(CWD, *name),
+    let mut source_path = PathBuf::from(if operand.as_bytes().first() == Some(&b'/') { "/" } else { "" });
+    for name in directories_of(operand) {
+        source_path.push(name);
+        let opened = match parents.last() {
+            Some(above) => open_directory(&above.source.fd, name),
+            None => open_directory(CWD, &source_path),
         };
-        let holder = parents.last().map_or(dir, |parent| &parent.dest);
-        let dest_path = joined(target, OsStr::from_bytes(&source_path));
-        match make_parent(cx, report, opened, &shown, Spot::new(holder.as_fd(), name, &dest_path)) {
+        let holder = parents.last().map_or(dir, |parent| &parent.dest.fd);
+        let dest_path = joined(target, source_path.as_os_str());
+        match make_parent(worker, opened, &source_path, Spot::new(holder.as_fd(), name, &dest_path)) {
             Some(parent) => parents.push(parent),
             None => return false,
         }
@@ -121,36 +101,32 @@ fn make_parents(
 
 /// Makes one directory of the path, or opens the one that is there. `source` is the one that it gets its attributes from.
 fn make_parent(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
+    worker: &mut Worker<'_>,
     source: Result<OwnedFd, Errno>,
     source_path: &Path,
     dest: Spot<'_>,
 ) -> Option<Parent> {
     let source = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-    let (source_inode, source) = report.check(source, What::ParentAttributes, source_path).ok()?;
-    let mode = meta::parent_creation_mode(source_inode.permissions, &cx.plan.preserve).mode;
-    let found = find_or_make(cx, report, source_path, dest, mode)?;
+    let (source_inode, source) = worker.report.check(source, What::ParentAttributes, source_path).ok()?;
+    let mode = meta::parent_creation_mode(source_inode.permissions, &worker.cx.plan.preserve).mode;
+    let found = find_or_make(worker, source_path, dest, mode)?;
     let fresh = found.is_none();
-    let opened = open_parent(dest, found);
-    let (dest_fd, mut dest_inode) = report.check(opened, What::ParentAttributes, dest.path).ok()?;
-    let created = fresh || resume::was_made_earlier(cx, &dest_inode);
-    if fresh {
-        resume::promise_directory(cx, report, &dest_inode);
-    } else if created {
+    let planned = fresh && worker.cx.plan.dry_run;
+    let opened = if planned { planned_parent() } else { open_parent(dest, found) };
+    let (dest_fd, mut dest_inode) = worker.report.check(opened, What::ParentAttributes, dest.path).ok()?;
+    let created = fresh || resume::was_made_earlier(worker.cx, &dest_inode);
+    if fresh && !planned {
+        resume::promise_directory(worker, &dest_inode);
+    } else if created && !fresh {
         // Only the owner's bits were added since.
         dest_inode.permissions &= mode | !OWNER;
     }
-    if created && !directories::make_usable(report, &dest_fd, &dest_inode, dest.path) {
+    if created && !planned && !directories::make_usable(&mut worker.report, &dest_fd, &dest_inode, dest.path) {
         return None;
     }
     Some(Parent {
-        source,
-        source_inode,
-        source_path: source_path.to_owned(),
-        dest: dest_fd,
-        dest_inode,
-        dest_path: dest.path.to_owned(),
+        source: HeldSide { fd: source, path_only: true, inode: source_inode, path: source_path.to_owned() },
+        dest: HeldSide { fd: dest_fd, path_only: true, inode: dest_inode, path: dest.path.to_owned() },
         created,
         fresh,
     })
@@ -158,25 +134,39 @@ fn make_parent(
 
 /// The directory that stands there, or `Some(None)` if one was made. `None` if neither was possible, which was reported.
 #[expect(clippy::option_option, reason = "as a result it would be one of an option")]
-fn find_or_make(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    source_path: &Path,
-    dest: Spot<'_>,
-    mode: u32,
-) -> Option<Option<FileId>> {
+fn find_or_make(worker: &mut Worker<'_>, source_path: &Path, dest: Spot<'_>, mode: u32) -> Option<Option<FileId>> {
     match dest.inode_following() {
         Ok(inode) if inode.kind == Kind::Directory => return Some(Some(inode.id)),
         Ok(_) => {
-            report.problem(Error::new(What::ParentNotDirectory, dest.path));
+            worker.report.problem(Error::new(What::ParentNotDirectory, dest.path));
             return None;
         }
         Err(_) => {}
     }
-    cx.wait_to_make();
-    report.check(dest.make_dir(mode), What::ParentMake, dest.path).ok()?;
-    report.tell(&Event::ParentMade { source: source_path.into(), dest: dest.path.into() });
+    if worker.cx.plan.dry_run {
+        let may_make = if dest.inode().is_ok() { Err(Errno::EXIST) } else { dry_run::may_make(dest) };
+        worker.report.check(may_make, What::ParentMake, dest.path).ok()?;
+        return Some(None);
+    }
+    worker.cx.wait_to_make();
+    worker.report.check(dest.make_dir(mode), What::ParentMake, dest.path).ok()?;
+    worker.report.tell(&Event::ParentMade { source: source_path.into(), dest: dest.path.into() });
     Some(None)
+}
+
+/// Says in a dry run which directories would be made, unless it was said for an earlier operand.
+fn tell_planned(walker: &mut Walker<'_>, parents: &[Parent]) {
+    for Parent { source, dest, .. } in parents.iter().filter(|parent| planned::is_planned(parent.dest.inode.id)) {
+        if walker.operands.is_first_to_plan(&dest.path) {
+            let (action, source, dest) = (Action::MakeDirectory, source.path.as_path(), dest.path.as_path());
+            walker.worker.report.tell(&Event::Planned(Planned::new(action, source, dest)));
+        }
+    }
+}
+
+/// What stands for a directory that a dry run does not make.
+fn planned_parent() -> Result<(OwnedFd, Inode), Errno> {
+    Ok((planned::nowhere()?, planned::inode(Kind::Directory, false)))
 }
 
 /// Opens a directory of the destination, which must be the one that was found.
@@ -188,13 +178,13 @@ fn open_parent(dest: Spot<'_>, found: Option<FileId>) -> Result<(OwnedFd, Inode)
 }
 
 /// Owner, mode and times of a parent directory. Extended attributes are not kept for these (nor does GNU cp).
-fn finish_parent(cx: RunContext<'_>, report: &mut Reporter<'_>, parent: &Parent) -> bool {
-    let preserve = &cx.plan.preserve;
+fn finish_parent(worker: &mut Worker<'_>, parent: &Parent) -> bool {
+    let preserve = &worker.cx.plan.preserve;
     let asked = preserve.ownership || preserve.timestamps || preserve.mode == ModeRule::Keep;
     if !parent.created && !asked {
         return true;
     }
-    report.attributes(|problem| meta::finish_parent(&cx.attributes().request(&parent.keep()), problem))
+    worker.report.attributes(|problem| meta::finish_parent(&worker.cx.attributes().request(&parent.keep()), problem))
 }
 
 /// The components of a path but for the last.

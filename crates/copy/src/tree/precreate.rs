@@ -13,7 +13,6 @@ use std::sync::Arc;
 use haul_sys::inode::Kind;
 use haul_sys::rustix::fs::FileType;
 
-use crate::meta;
 use crate::tree::walker::Walker;
 use crate::walk::{Listed, Spot};
 use crate::work::directory::Frame;
@@ -25,24 +24,24 @@ const MOST: usize = 1000;
 /// Makes the directories among the names that were just read in this one. What cannot be made is left to the visit, which
 /// reports it.
 pub(crate) fn precreate(walker: &mut Walker<'_>, frame: &mut Frame) {
+    let cx = walker.worker.cx;
     if !may_make_ahead(walker, frame) {
         return;
     }
-    let (plan, caller) = (walker.cx.plan, walker.cx.services.caller);
     let (place, sides, names) = frame.names();
     let Some(sides) = sides else { return };
     let unsaid = Path::new("");
     let [source_dir, dest_dir] = sides.both();
     for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)).take(MOST) {
-        if walker.cx.cancelled() {
+        if cx.cancelled() {
             return;
         }
         let source = Spot::new(source_dir, &listed.name, unsaid);
         let Ok(inode) = source.inode() else { continue };
         if inode.kind == Kind::Directory {
-            let creation = meta::creation_mode(inode.kind, &inode, &place.entries, &plan.preserve, caller);
+            let mode = cx.creation_mode(inode.kind, &inode, &place.entries);
             let dest = Spot::new(dest_dir, &listed.name, unsaid);
-            listed.made = dest.make_dir(creation.mode).is_ok().then_some(creation.mode);
+            listed.made = dest.make_dir(mode).is_ok().then_some(mode);
         }
     }
 }
@@ -50,16 +49,21 @@ pub(crate) fn precreate(walker: &mut Walker<'_>, frame: &mut Frame) {
 /// Only in a directory that holds nothing but what we put there, where nobody else has to know before, and on a
 /// filesystem with a device of its own: over a network it would only take time.
 fn may_make_ahead(walker: &Walker<'_>, frame: &Frame) -> bool {
+    let cx = walker.worker.cx;
     let [_, dest_device] = frame.devices();
     frame.place.fresh
         && dest_device.major != 0
         && frame.place.listed.is_none()
+        // What is excluded would be made for nothing.
+        && cx.plan.filter.is_none()
+        // What is renamed is not made.
+        && !cx.plan.moves
         // Without one, the copy may be changing its own source.
         && walker.pool.is_some()
-        && walker.cx.peers.is_none()
-        && walker.cx.plan.shard.is_none()
-        && walker.cx.services.progress.get().is_none()
-        && !walker.cx.session.pace.is_active()
+        && cx.peers.is_none()
+        && cx.plan.shard.is_none()
+        && cx.services.progress.get().is_none()
+        && !cx.session.pace.is_active()
 }
 
 /// Takes directories away that were made ahead and that nobody will visit.

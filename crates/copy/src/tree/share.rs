@@ -1,43 +1,52 @@
 //! Giving a part of the tree to another thread, and finishing a directory when its last part is done.
 //!
-//! Only directories that this run made are shared: what is created there stands in nobody's way, so the result does not
-//! depend on who comes first. Everything else is done by the first thread, in the order of a serial copy.
+//! What is created in a directory that this run made stands in nobody's way. Of the others those are shared in which nothing
+//! depends on who comes first ([`look_ahead`]); the rest stays with the first thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_cluster::messages::{Message, WorkUnit};
 
-use crate::context::{RunContext, Worker};
+use crate::context::Worker;
 use crate::finish::naming;
 use crate::peers::Away;
 use crate::peers::paths::pair_of_place;
 use crate::plan::Dereference;
-use crate::schedule::pool::Offer;
+use crate::schedule::pool::{Offer, Pool};
+use crate::tree::look_ahead;
 use crate::tree::walker::Walker;
-use crate::walk::Listing;
 use crate::work::directory::{Frame, Parked, ReplyHandle, Tally};
 use crate::work::entry::Top;
 use crate::work::task::Task;
 
 /// Between two entries: gives work away if somebody waits for it, and rests if others are to go first.
 pub(crate) fn share_and_rest(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
+    let cx = walker.worker.cx;
     let Some(pool) = walker.pool else { return };
     pool.count(1, 0);
     if pool.wants_work() {
         give_away(walker, stack, top);
-    } else if walker.cx.peers.is_some_and(|peers| peers.transport.is_asked_for_work()) {
+    } else if cx.peers.is_some_and(|peers| peers.transport.is_asked_for_work()) {
         send_away(walker, stack, top);
     }
-    pool.rest_if_needed(|| walker.sink.is_too_far_ahead(), || walker.cx.cancelled());
+    pool.rest_if_needed(|| walker.sink.is_too_far_ahead(), || cx.cancelled());
 }
 
 /// Gives half of the names that are left in the outermost directory that can be shared to a thread that waits.
 fn give_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     let Some(pool) = walker.pool else { return };
     let innermost = stack.len() - 1;
-    let shareable = |(depth, frame): (usize, &Frame)| frame.has_names_to_share(depth < innermost);
-    let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
+    let order = &walker.worker.cx.services.order;
+    let has_names = |depth: usize, frame: &Frame| frame.has_names_to_share(depth < innermost);
+    let is_free = |frame: &Frame| frame.place.fresh || order.may_share(frame.place.dest_inode.id);
+    let donor = stack.iter().enumerate().position(|(depth, frame)| has_names(depth, frame) && is_free(frame));
+    let Some(donor) = donor else {
+        if stack.iter().enumerate().any(|(depth, frame)| has_names(depth, frame)) {
+            have_looked_ahead(walker, pool, &stack[0]);
+        }
+        return;
+    };
     // Its names come after everything below it in this stack, which ends where the outermost of the frames below
     // goes on after what it has given away.
     let place = stack[donor + 1..].iter().find_map(|frame| frame.resume.as_ref());
@@ -56,17 +65,7 @@ fn give_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     if let Some(tally) = &frame.tally {
         tally.add();
     }
-    let back = match pool.give(Task::Names { frame: part, top: top.clone(), segment }) {
-        Offer::Taken => None,
-        Offer::ForNewThread(task) => {
-            let back = (walker.spawn)(task);
-            if back.is_some() {
-                pool.could_not_spawn();
-            }
-            back
-        }
-        Offer::Back(task) => Some(task),
-    };
+    let back = offer(walker, pool, Task::Names { frame: part, top: top.clone(), segment });
     if let Some(Task::Names { frame: part, segment, .. }) = back {
         // Nobody wants it any more. Its segment stays where it is, empty.
         walker.sink.close(segment);
@@ -78,23 +77,59 @@ fn give_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     }
 }
 
+/// Gives a task to a thread that waits, or to a new one; gives it back if there is none.
+fn offer(walker: &Walker<'_>, pool: &Pool<Task>, task: Task) -> Option<Task> {
+    match pool.give(task) {
+        Offer::Taken => None,
+        Offer::ForNewThread(task) => {
+            let back = (walker.spawn)(task);
+            if back.is_some() {
+                pool.could_not_spawn();
+            }
+            back
+        }
+        Offer::Back(task) => Some(task),
+    }
+}
+
+/// Has the thread that waits look which existing directories may be shared: those below the operand, which is the `root` of the
+/// first thread's stack.
+fn have_looked_ahead(walker: &Walker<'_>, pool: &Pool<Task>, root: &Frame) {
+    let cx = walker.worker.cx;
+    let Some(sides) = root.sides.clone().filter(|_| !root.is_part && !root.place.fresh) else { return };
+    if cx.peers.is_some() || !look_ahead::may_be_shared(cx.plan) || !cx.services.order.ask() {
+        return;
+    }
+    if offer(walker, pool, Task::LookAhead(sides)).is_some() {
+        cx.services.order.take_back();
+    }
+}
+
 /// A part of a directory is done: finishes the directory if it was the last, and those above it that waited for it.
 pub(crate) fn part_is_done(walker: &mut Walker<'_>, tally: Option<Arc<Tally>>) {
     let mut next = tally;
     while let Some(parked) = next.take().and_then(|tally| tally.remove()) {
-        let Parked { frame, segment, above, .. } = *parked;
-        let before = walker.sink.enter(segment);
-        leave_to_queue(walker.cx, &mut walker.worker, frame);
-        walker.sink.switch_to(before);
-        next = above;
+        next = finish_parked(walker, *parked);
     }
 }
 
+/// The last part of a directory that waited for its parts is done; gives what waits for it above.
+fn finish_parked(walker: &mut Walker<'_>, parked: Parked) -> Option<Arc<Tally>> {
+    let before = walker.sink.enter(parked.segment);
+    leave_to_queue(&mut walker.worker, parked.frame);
+    walker.sink.switch_to(before);
+    parked.above
+}
+
 /// A directory is full, or a part of one that another process has given us.
-pub(crate) fn leave_to_queue(cx: RunContext<'_>, worker: &mut Worker<'_>, frame: Frame) {
-    match frame.reply {
-        Some(reply) => report_part(cx, worker, reply),
-        None => naming::directory_is_full(cx, worker, frame.directory()),
+pub(crate) fn leave_to_queue(worker: &mut Worker<'_>, frame: Frame) {
+    let Some(ReplyHandle { from, token }) = frame.reply else {
+        return naming::directory_is_full(worker, frame.directory());
+    };
+    // Before its directory gets its attributes elsewhere, which giving a name would change again.
+    naming::give_names(worker);
+    if let Some(peers) = worker.cx.peers {
+        peers.tell(Some((from, Message::NamesDone { token, given_back: false })));
     }
 }
 
@@ -117,10 +152,7 @@ pub(crate) fn wait_for_parts(walker: &mut Walker<'_>, mut frame: Frame, parent: 
     let parked = Box::new(Parked { frame, segment, above, _parking: parking });
     if let Some(parked) = tally.park(parked) {
         // The last part was done meanwhile.
-        let Parked { frame, segment, above, .. } = *parked;
-        let before = walker.sink.enter(segment);
-        leave_to_queue(walker.cx, &mut walker.worker, frame);
-        walker.sink.switch_to(before);
+        let above = finish_parked(walker, *parked);
         part_is_done(walker, above);
     }
     None
@@ -129,14 +161,15 @@ pub(crate) fn wait_for_parts(walker: &mut Walker<'_>, mut frame: Frame, parent: 
 /// Between two entries: gives half of the names that are left in the outermost directory that can be shared to another
 /// process that waits for work.
 fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
-    let (Some(peers), Some(pool)) = (walker.cx.peers, walker.pool) else { return };
+    let cx = walker.worker.cx;
+    let (Some(peers), Some(pool)) = (cx.peers, walker.pool) else { return };
     let innermost = stack.len() - 1;
     // Through links the order decides, as for threads.
-    if walker.cx.plan.dereference == Dereference::Always {
+    if cx.plan.dereference == Dereference::Always {
         return;
     }
     let shareable = |(depth, frame): (usize, &Frame)| {
-        !frame.place.stays.load(Ordering::Relaxed) && frame.has_names_to_share(depth < innermost)
+        frame.place.fresh && !frame.place.stays.load(Ordering::Relaxed) && frame.has_names_to_share(depth < innermost)
     };
     let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
     // Where too much waits already, others will have work of their own to give.
@@ -145,14 +178,13 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     let mut part = frame.split();
     let Some(tally) = frame.tally.clone() else { return };
     tally.add();
-    let names = part.listing.take_names();
     let token = peers.new_token();
     let message = Message::Names(WorkUnit {
         token,
         pair: pair_of_place(&part.place, top, peers),
-        names: names.iter().map(Into::into).collect(),
+        names: part.listing.names().map(|listed| (&*listed).into()).collect(),
     });
-    let away = Away { frame: part, top: top.clone(), names, tally, _parking: parking };
+    let away = Away { frame: part, top: top.clone(), _parking: parking };
     // Before it is sent: the answer may come at once.
     peers.keep(token, away);
     pool.one_more();
@@ -163,17 +195,8 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     // Somebody else has served who waited.
     pool.one_fewer();
     let Some(away) = peers.take_back(token) else { return };
-    away.tally.remove();
-    stack[donor].listing.join(Listing::of(away.names));
-}
-
-/// Everything of a part that another process has given us is done.
-fn report_part(cx: RunContext<'_>, worker: &mut Worker<'_>, reply: ReplyHandle) {
-    // Before its directory gets its attributes elsewhere, which giving a name would change again.
-    naming::give_names(cx, worker);
-    if let Some(peers) = cx.peers {
-        peers.tell(Some((reply.from, Message::NamesDone { token: reply.token, given_back: false })));
-    }
+    tally.remove();
+    stack[donor].listing.join(away.frame.listing);
 }
 
 #[cfg(test)]

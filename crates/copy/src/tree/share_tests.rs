@@ -1,9 +1,10 @@
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::context::test_support::Bench;
+use crate::plan::{Backup, Overwrite, Plan};
 use crate::tree::test_support::{alone, beside_other, do_given, entered, found, make_dir, plan, top, troubles};
 use crate::tree::walk::walk_tree;
 
@@ -84,14 +85,61 @@ fn a_directory_above_waits_for_parts_below() {
     assert_eq!(crate::context::test_support::tree(&bench.dest_path("sub")), ALL);
 }
 
-#[test]
-fn nothing_of_a_directory_that_was_there_is_given_away() {
-    let bench = bench();
-    let ran = beside_other(&bench, |walker, other| {
-        walk_tree(walker, found(&bench), &mut top());
-        other.names()
+/// The directory of the destination, which was there, with its names read.
+fn stack_of_existing(bench: &Bench) -> [Frame; 1] {
+    let mut frame = found(bench);
+    frame.listing.read(frame.sides.as_ref().unwrap().both()[0]).unwrap();
+    [frame]
+}
+
+/// How many of its names are given away once somebody has looked at what is in it.
+fn given_of_existing(bench: &Bench) -> usize {
+    let mut stack = stack_of_existing(bench);
+    let ran = beside_other(bench, |walker, other| {
+        let order = &walker.worker.cx.services.order;
+        assert!(order.ask());
+        order.tell(look_ahead::look(walker.worker.cx, stack[0].sides.as_ref().unwrap(), 8));
+        share_and_rest(walker, &mut stack, &top());
+        let names = other.names().len();
+        do_given(walker, other);
+        names
     });
-    assert_eq!((ran.value, bench.tree()), (vec![], ALL.map(String::from).to_vec()));
+    assert_eq!(troubles(&ran), [""; 0]);
+    ran.value
+}
+
+#[test]
+fn a_directory_that_was_there_is_shared_once_somebody_has_looked_at_it() {
+    assert_eq!(given_of_existing(&bench().dest("a", "old")), 2);
+}
+
+#[test]
+fn a_directory_in_which_a_link_is_written_through_is_not_shared() {
+    let bench = bench();
+    symlink("b", bench.dest_path("a")).unwrap();
+    assert_eq!(given_of_existing(&bench), 0);
+}
+
+/// Whether who waits for work is asked to look at a directory that was there, of which it gets nothing yet.
+fn has_looked_ahead(change: impl FnOnce(&mut Plan)) -> bool {
+    let mut bench = bench().dest("a", "old");
+    change(&mut bench.plan);
+    let mut stack = stack_of_existing(&bench);
+    let ran = beside_other(&bench, |walker, other| {
+        share_and_rest(walker, &mut stack, &top());
+        assert_eq!(other.names().len(), 0);
+        do_given(walker, other);
+        walker.worker.cx.services.order.is_known()
+    });
+    ran.value
+}
+
+#[test]
+fn who_waits_for_work_looks_at_a_directory_that_was_there() {
+    assert!(has_looked_ahead(|_| ()));
+    assert!(!has_looked_ahead(|plan| plan.overwrite = Overwrite::Ask), "questions have an order");
+    assert!(!has_looked_ahead(|plan| plan.backup = Backup::Simple), "a backup may take another's name");
+    assert!(!has_looked_ahead(|plan| plan.keep_directory_symlink = true), "another name may lead to a directory");
 }
 
 #[test]

@@ -19,24 +19,26 @@ use crate::error::{Error, What};
 use crate::finish::{directories, written};
 use crate::peers::paths::{self, open_holder};
 use crate::plan::{Dereference, Durable};
-use crate::progress::Progress;
 use crate::publish::Sides;
-use crate::report::Reporter;
+use crate::recorded_progress::RecordedProgress;
 use crate::sources::operands::holder_of;
 use crate::tree::walker::Walker;
-use crate::tree::{share, walk};
+use crate::tree::{look_ahead, share, walk};
 use crate::walk::{Listing, Operand, PathNode, joined};
 use crate::work::directory::{Directory, Frame, ReplyHandle};
 use crate::work::entry::Top;
 use crate::work::task::Task;
 
-/// Does what another thread, or another process, has given away.
 pub(crate) fn do_task(walker: &mut Walker<'_>, task: Task) {
     let (frame, mut top, segment) = match task {
         Task::Names { frame, top, segment } => (frame, top, segment),
+        Task::LookAhead(sides) => {
+            let cx = walker.worker.cx;
+            return cx.services.order.tell(look_ahead::look(cx, &sides, 2 * walker.open_levels));
+        }
         Task::WorkUnit(from, unit) => return do_work_unit(walker, from, *unit),
-        Task::Chunk(from, chunk) => return do_chunk(walker.cx, &mut walker.worker, from, &chunk),
-        Task::PartDone(tally) => return share::part_is_done(walker, Some(tally)),
+        Task::Chunk(from, chunk) => return do_chunk(&mut walker.worker, from, &chunk),
+        Task::PartDone(tally) => return share::part_is_done(walker, tally),
     };
     let tally = frame.tally.clone();
     let before = walker.sink.enter(segment);
@@ -46,7 +48,8 @@ pub(crate) fn do_task(walker: &mut Walker<'_>, task: Task) {
 }
 
 /// The same for a process that begins with nothing, when it gets something to do.
-fn begin_progress_elsewhere(cx: RunContext<'_>, report: &mut Reporter<'_>) {
+fn begin_progress_elsewhere(worker: &mut Worker<'_>) {
+    let cx = worker.cx;
     let Some(peers) = cx.peers.filter(|peers| cx.plan.resume && !peers.is_first()) else { return };
     let shared = cx.services;
     let _turn = peers.take_turn();
@@ -55,23 +58,25 @@ fn begin_progress_elsewhere(cx: RunContext<'_>, report: &mut Reporter<'_>) {
     }
     let destination = &cx.plan.destination;
     let holder = holder_of(destination).map_err(|errno| Error::new(What::NoJournal, destination.path()).errno(errno));
-    let opened = holder
-        .and_then(|(dir, last, shown)| Progress::open(cx.plan, dir.as_fd(), &last, &shown, peers.transport.rank()));
+    let opened = holder.and_then(|(dir, last, shown)| {
+        RecordedProgress::open(cx.plan, dir.as_fd(), &last, &shown, peers.transport.rank())
+    });
     match opened {
         // Nobody else sets it.
         Ok(progress) => _ = shared.progress.set(progress),
         // The copy is as good without.
-        Err(error) => report.warning(&error),
+        Err(error) => worker.report.warning(&error),
     }
 }
 
 /// Copies a part of a file for another process.
-fn do_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &Chunk) {
+fn do_chunk(worker: &mut Worker<'_>, from: usize, chunk: &Chunk) {
+    let cx = worker.cx;
     let Some(peers) = cx.peers else { return };
     let opened =
         patiently(LITTLE_PATIENCE, || if cx.cancelled() { Err(Errno::CANCELED) } else { open_chunk(cx, chunk) });
     // Whatever is wrong here, who gave it meets it again and tells.
-    let moved = opened.map_or(0, |open| copy_chunk(cx, worker, from, chunk, open));
+    let moved = opened.map_or(0, |open| copy_chunk(worker, from, chunk, open));
     worker.report.stats.chunks += u64::from(moved > 0);
     peers.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
 }
@@ -107,12 +112,12 @@ fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<([OwnedFd; 2], [Inode
 
 /// How many bytes of the chunk, from its beginning, are certainly in the copy for all to see.
 fn copy_chunk(
-    cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     from: usize,
     chunk: &Chunk,
     ([source, dest], [source_inode, dest_inode]): ([OwnedFd; 2], [Inode; 2]),
 ) -> u64 {
+    let cx = worker.cx;
     let dest_path = match &chunk.source_name {
         Some(_) => joined(&chunk.pair.shown[1], &chunk.dest_name),
         None => PathBuf::from(&chunk.pair.operand_dest),
@@ -120,7 +125,7 @@ fn copy_chunk(
     let dest = Arc::new(dest);
     let files = [Arc::new(source), Arc::clone(&dest)];
     let job = Transfer::new(files, [&source_inode, &dest_inode], cx.plan.demands());
-    written::will_write_to(cx, worker, dest_inode.id.device(), &dest_path, dest.as_fd());
+    written::will_write_to(worker, dest_inode.id.device(), &dest_path, dest.as_fd());
     let part = worker.mover.move_part(&job, &cx.plan.data, cx.session.control(), (chunk.offset, chunk.len));
     worker.report.stats.count_part(&part);
     drop(job);
@@ -138,26 +143,20 @@ fn copy_chunk(
 
 /// Copies what another process has given away.
 fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
-    let Some(peers) = walker.cx.peers else { return };
+    let cx = walker.worker.cx;
+    let Some(peers) = cx.peers else { return };
     let WorkUnit { token, pair, names } = unit;
-    let opened = patiently(PATIENCE, || {
-        if walker.cx.cancelled() { Err(Errno::CANCELED) } else { paths::open_pair(walker.cx.plan, &pair) }
-    });
+    let opened =
+        patiently(PATIENCE, || if cx.cancelled() { Err(Errno::CANCELED) } else { paths::open_pair(cx.plan, &pair) });
     let Ok(open) = opened else {
         // Who gave it can see it, and tells what goes wrong.
         peers.tell(Some((from, Message::NamesDone { token, given_back: true })));
         return;
     };
-    begin_progress_elsewhere(walker.cx, &mut walker.worker.report);
+    begin_progress_elsewhere(&mut walker.worker);
     peers.is_called(open.source_inode.id.device(), pair.device);
-    written::will_write_to(
-        walker.cx,
-        &mut walker.worker,
-        open.dest_inode.id.device(),
-        pair.shown[1].as_ref(),
-        open.dest.as_fd(),
-    );
-    let entries = directories::new_entries(walker.cx, &open.dest, &open.dest_inode, None);
+    written::will_write_to(&mut walker.worker, open.dest_inode.id.device(), pair.shown[1].as_ref(), open.dest.as_fd());
+    let entries = directories::new_entries(cx, &open.dest, &open.dest_inode, None);
     let [source_path, dest_path] = pair.shown.map(|shown| PathNode::root(shown.as_ref()));
     let sides = Sides::new(open.source, open.dest, &dest_path);
     let place = Directory {
@@ -172,9 +171,11 @@ fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
         dest_path,
         listed: pair.listed,
         stays: AtomicBool::new(false),
+        unread: AtomicBool::new(false),
     };
     let names = Listing::of(names.into_iter().map(Into::into).collect());
-    let frame = Frame { reply: Some(ReplyHandle { from, token }), ..Frame::new(place, sides, names) };
+    let frame =
+        Frame { reply: Some(ReplyHandle { from, token }), ..Frame::new(Arc::new(place), Some(Arc::new(sides)), names) };
     let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
     walker.worker.report.stats.work_units += 1;
     walk::walk_tree(walker, frame, &mut top);

@@ -3,7 +3,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-use haul_cluster::messages::{Pair, Way};
+use haul_cluster::messages::{Name, Pair, Way};
 use haul_cluster::test_support::{CHUNK, End, Wires, group};
 
 use super::*;
@@ -11,8 +11,9 @@ use crate::context::test_support::{Bench, Ran};
 use crate::links::DestDir;
 use crate::peers::{PeerGroup, task_of};
 use crate::plan::Destination;
+use crate::tree::operands::copy_operands;
 use crate::tree::share::share_and_rest;
-use crate::tree::test_support::{among, entered, plan, troubles, whole_tree};
+use crate::tree::test_support::{among, copy_into, entered, moving, plan, troubles, whole_tree};
 
 /// Three files and a directory in the source, which is a thousand seconds old; directories keep their times.
 fn bench() -> Bench {
@@ -121,7 +122,10 @@ fn names_that_came_back_are_not_given_again() {
         share_and_rest(walker, &mut stack, &top);
         let Some((0, Message::Names(unit))) = ends[1].arrived() else { panic!("names are given") };
         let back = Message::NamesDone { token: unit.token, given_back: true };
-        assert!(matches!(task_of(first.take(1, &back.encode())), Some(Task::Names { .. })));
+        let Some(Task::Names { mut frame, .. }) = task_of(first.take(1, &back.encode())) else {
+            panic!("they are back")
+        };
+        assert_eq!(frame.listing.names().map(|listed| Name::from(&*listed)).collect::<Vec<_>>(), unit.names);
         wires.is_idle(1);
         share_and_rest(walker, &mut stack, &top);
         ends[1].arrived()
@@ -208,4 +212,15 @@ fn a_chunk_of_what_cannot_be_opened_moves_nothing() {
     let mut chunk = chunk(&bench);
     chunk.pair.operand.push("/below");
     assert_eq!(moved(&bench, chunk), 0);
+}
+
+#[test]
+fn several_processes_move_nothing() {
+    let mut bench = Bench::new(moving()).source("a", "text");
+    copy_into(&mut bench, &["a"]);
+    let wires = Wires::new(2);
+    let end = wires.end_of(0);
+    let ran = among(&bench, &group(&end), copy_operands);
+    assert_eq!(troubles(&ran), ["error: moving does not go with copies by several processes; nothing was moved"]);
+    assert!(bench.tree().is_empty() && bench.source_path("a").exists());
 }

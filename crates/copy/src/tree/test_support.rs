@@ -15,7 +15,7 @@ use crate::context::RunContext;
 use crate::context::test_support::{self, Bench, Ran};
 use crate::links::{DestDir, LinkTable, Made, Source};
 use crate::peers::PeerGroup;
-use crate::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
+use crate::plan::{Dereference, Destination, ModeRule, Plan, Preserve, Wish};
 use crate::publish::Sides;
 use crate::report::Session;
 use crate::schedule::ordered::{EventSink, OrderedEvents};
@@ -24,7 +24,7 @@ use crate::tree::tasks;
 use crate::tree::walker::Walker;
 use crate::walk::{Listing, PathNode};
 use crate::work::directory::{Directory, Frame};
-use crate::work::entry::{Level, Top};
+use crate::work::entry::{Level, Subject, Top};
 use crate::work::task::Task;
 
 /// Whole trees as they are, with their modes.
@@ -37,6 +37,14 @@ pub(crate) fn plan() -> Plan {
 pub(crate) fn copy_into(bench: &mut Bench, operands: &[&str]) {
     bench.plan.sources = operands.iter().map(|name| bench.source_path(name).into()).collect();
     bench.plan.destination = Destination::Directory(bench.dest_path("").into());
+}
+
+/// Everything is moved with all that a filesystem keeps.
+pub(crate) fn moving() -> Plan {
+    let mut plan = Plan { moves: true, ..plan() };
+    (plan.preserve.ownership, plan.preserve.timestamps, plan.preserve.links) = (true, true, true);
+    plan.preserve.xattr = Wish::Try;
+    plan
 }
 
 /// What a second thread was given, which a test does by [`do_given`].
@@ -76,19 +84,12 @@ fn run<T>(
     threads: Option<usize>,
     walk: impl FnOnce(&mut Walker<'_>, &Other) -> T,
 ) -> Ran<T> {
-    let mut ran = bench.run(|cx, worker| {
+    let mut ran = bench.run(|worker| {
+        let cx = worker.cx;
         let (ordered, first) = OrderedEvents::new();
         let pool = Pool::new(Tuner::fixed(threads.unwrap_or(1)), 8);
         let sink = EventSink::new(cx.session.observer, &ordered, Some(first), &pool);
-        let session = Session {
-            observer: &sink,
-            confirm: cx.session.confirm,
-            cancel: cx.session.cancel.clone(),
-            pace: cx.session.pace.clone(),
-            partials: cx.session.partials.clone(),
-            xattr_rules: cx.session.xattr_rules.clone(),
-            skip_files: cx.session.skip_files.clone(),
-        };
+        let session = Session { observer: &sink, ..cx.session.clone() };
         let other = Other::default();
         let spawn = |task| {
             other.0.borrow_mut().push_back(task);
@@ -120,31 +121,35 @@ pub(crate) fn do_given(walker: &mut Walker<'_>, other: &Other) {
 
 /// The directory of the source as one that was entered, and the one of the destination, which was made for it.
 pub(crate) fn entered(bench: &Bench) -> Frame {
-    let place = Arc::into_inner(bench.full_directory().place).unwrap();
-    Frame::new(place, opened(bench), Listing::default())
+    Frame::new(bench.full_directory().place, opened(bench), Listing::default())
 }
 
 /// The same, where the directory of the destination was there before.
 pub(crate) fn found(bench: &Bench) -> Frame {
     let place = Arc::into_inner(bench.full_directory().place).unwrap();
-    Frame::new(Directory { created: false, fresh: false, ..place }, opened(bench), Listing::default())
+    Frame::new(Arc::new(Directory { created: false, fresh: false, ..place }), opened(bench), Listing::default())
 }
 
 /// Both directories. What was read of them for another walk is read again.
-fn opened(bench: &Bench) -> Sides {
+fn opened(bench: &Bench) -> Option<Arc<Sides>> {
     let [source, dest] = [bench.source_path(""), bench.dest_path("")].map(|dir| fs::File::open(dir).unwrap().into());
-    Sides::new(source, dest, &PathNode::root(Path::new("dest")))
+    Some(Arc::new(Sides::new(source, dest, &PathNode::root(Path::new("dest")))))
 }
 
 /// Where an operand stands.
 pub(crate) fn top_level(dir: &Arc<DestDir>) -> Level<'_> {
-    Level { dir: Some(dir), sides: None, ancestors: &[], is_regular: false, listed: None, made: None }
+    Level { dir: Some(dir), ancestors: &[], missing: false, is_regular: false, listed: None, made: None }
 }
 
 /// Where an entry of the directory stands that is the only one of these.
 pub(crate) fn level_in(ancestors: &[Frame]) -> Level<'_> {
     let [frame] = ancestors else { panic!("one directory") };
-    Level { ancestors, sides: frame.sides.as_ref(), ..top_level(&frame.place.dir) }
+    Level { ancestors, ..top_level(&frame.place.dir) }
+}
+
+/// An entry that stands there.
+pub(crate) fn at<'a>(level: &'a Level<'a>, subject: Subject<'a>) -> Subject<'a> {
+    Subject { level, ..subject }
 }
 
 /// The operand that all is below.

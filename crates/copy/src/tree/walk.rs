@@ -3,19 +3,21 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use haul_sys::Errno;
 use haul_sys::rustix::fs::FileType;
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::finish::{naming, written};
+use crate::finish::{moved, naming, written};
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::publish::Sides;
-use crate::tree::entry::{self, Step};
+use crate::tree::delete_at_last;
 use crate::tree::walker::Walker;
-use crate::tree::{precreate, share};
+use crate::tree::{dry_run, entry, precreate, share};
 use crate::walk::{Descent, Listed, Listing, Operand, Spot};
 use crate::work::directory::{Frame, overlap};
 use crate::work::entry::{Level, Top};
@@ -29,14 +31,27 @@ pub(crate) fn copy_operand(
     missing: bool,
     root: Option<&Arc<DestDir>>,
 ) {
+    let cx = walker.worker.cx;
     let Some(listed) = listed_operand(walker) else { return };
     let mut top = Top { source: source.path().to_owned(), dest: dest.path.to_owned(), into_itself: false };
-    written::will_write_beside(walker.cx, &mut walker.worker, dest);
-    naming::give_names_if_one_is(walker.cx, &mut walker.worker, dest);
-    let level = Level { dir: root, sides: None, ancestors: &[], is_regular: false, listed, made: None };
-    let Step::Enter(frame) = entry::visit(walker, source.spot(), dest, missing, &level, &mut top) else { return };
+    written::will_write_beside(&mut walker.worker, dest);
+    naming::give_names_if_one_is(&mut walker.worker, dest);
+    let level = Level { dir: root, ancestors: &[], missing, is_regular: false, listed, made: None };
+    let Some(frame) = visit(walker, source.spot(), dest, &level, &mut top) else { return };
+    if cx.plan.delete.is_some() && !frame.place.fresh && overlap(&frame) {
+        walker.worker.report.problem(Error::new(What::DeletionOverlaps, dest.path).and(&top.source));
+        return;
+    }
+    if cx.plan.moves && overlap(&frame) {
+        // What is moved, and what was moved already, could not be distinguished.
+        let error = Error::new(What::CannotMove, source.path()).and(dest.path).errno(Errno::NOTEMPTY);
+        walker.worker.report.problem(error);
+        moved::let_stay(&mut walker.worker, &frame.place.source_inode, Some(&frame.place.dir));
+        return;
+    }
     // A descriptor less while the tree is copied.
     drop(source);
+    let tidied = (cx.plan.deletes_at_last() && !frame.place.fresh).then(|| frame.directory());
     // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
     let pool = walker.pool.filter(|_| !overlap(&frame));
     let pool = std::mem::replace(&mut walker.pool, pool);
@@ -45,20 +60,25 @@ pub(crate) fn copy_operand(
             walker
                 .worker
                 .mover
-                .jobs_of_profile(&walker.cx.plan.data, frame.devices(), || frame.sides.as_deref().map(Sides::both)),
+                .jobs_of_profile(&cx.plan.data, frame.devices(), || frame.sides.as_deref().map(Sides::both)),
         );
-        if walker.cx.services.transfers.probe.has_heads(frame.devices()) {
+        if cx.services.transfers.probe.has_heads(frame.devices()) {
             pool.start_low();
         }
     }
     walk_tree(walker, *frame, &mut top);
+    cx.services.order.take_back();
     walker.drain();
+    cx.services.order.forget();
     walker.pool = pool;
+    if let Some(directory) = tidied {
+        delete_at_last::delete_at_last(walker, directory);
+    }
 }
 
 /// The number of the operand in the list, if there is a list; `None` if there is nothing to do in it.
 fn listed_operand(walker: &Walker<'_>) -> Option<Option<Index>> {
-    match &walker.cx.services.selection {
+    match &walker.worker.cx.services.selection {
         None => Some(None),
         Some(selection) => selection.roots.get(walker.operands.current).copied().flatten().map(Some),
     }
@@ -69,7 +89,7 @@ pub(crate) fn walk_tree(walker: &mut Walker<'_>, root: Frame, top: &mut Top) {
     let mut descent = Descent::new(walker.open_levels);
     descent.enter(root);
     while descent.innermost().is_some() {
-        let stop = top.into_itself || walker.cx.cancelled();
+        let stop = top.into_itself || walker.worker.cx.cancelled();
         if !stop {
             share::share_and_rest(walker, descent.levels_mut(), top);
         }
@@ -98,7 +118,7 @@ fn next_name(walker: &mut Walker<'_>, frame: &mut Frame) -> Option<Listed> {
     let started = Instant::now();
     go_on_after_parts(walker, frame);
     let next = match &frame.sides {
-        Some(_) if frame.place.listed.is_some() => Ok((next_listed(walker.cx, &mut frame.listing), false)),
+        Some(_) if frame.place.listed.is_some() => Ok((next_listed(walker.worker.cx, &mut frame.listing), false)),
         Some(sides) => frame.listing.read(sides.source.as_fd()).map(|read| (None, read)),
         None => Ok((None, false)),
     };
@@ -110,6 +130,7 @@ fn next_name(walker: &mut Walker<'_>, frame: &mut Frame) -> Option<Listed> {
         }
         Ok((listed, _)) => listed,
         Err(errno) => {
+            frame.place.unread.store(true, Ordering::Relaxed);
             walker.worker.report.problem(Error::new(What::CannotAccess, frame.place.source_path.path()).errno(errno));
             None
         }
@@ -123,6 +144,20 @@ fn go_on_after_parts(walker: &mut Walker<'_>, frame: &mut Frame) {
     }
 }
 
+/// Copies one entry, or says what a copy would do about it; of a directory whose contents come next, this gives it to the caller.
+fn visit(
+    walker: &mut Walker<'_>,
+    source: Spot<'_>,
+    dest: Spot<'_>,
+    level: &Level<'_>,
+    top: &mut Top,
+) -> Option<Box<Frame>> {
+    match walker.worker.cx.plan.dry_run {
+        true => dry_run::visit(walker, source, dest, level, top),
+        false => entry::visit(walker, source, dest, level, top),
+    }
+}
+
 fn visit_child(walker: &mut Walker<'_>, stack: &[Frame], listed: &Listed, top: &mut Top) -> Option<Box<Frame>> {
     let parent = stack.last()?;
     let sides = parent.sides.as_ref()?;
@@ -132,24 +167,20 @@ fn visit_child(walker: &mut Walker<'_>, stack: &[Frame], listed: &Listed, top: &
         (source_path.entry(&place.source_path, &listed.name), dest_path.entry(&place.dest_path, &listed.name));
     let source = Spot::new(sides.source.as_fd(), &listed.name, source_shown);
     let dest = Spot::new(sides.dest.as_fd(), &listed.name, dest_shown);
-    let is_regular = listed.kind == Some(FileType::RegularFile);
     let level = Level {
         dir: Some(&place.dir),
-        sides: Some(sides),
         ancestors: stack,
-        is_regular,
+        missing: place.fresh,
+        is_regular: listed.kind == Some(FileType::RegularFile),
         listed: listed.entry,
         made: listed.made,
     };
-    let step = entry::visit(walker, source, dest, place.fresh, &level, top);
-    if matches!(step, Step::Done) {
+    let entered = visit(walker, source, dest, &level, top);
+    if entered.is_none() {
         precreate::unmake(dest, listed);
     }
     walker.worker.paths = [source_path, dest_path];
-    match step {
-        Step::Enter(frame) => Some(frame),
-        Step::Done => None,
-    }
+    entered
 }
 
 /// The last entry of a directory is done, as far as it was done here: the way back up is opened, and its attributes
@@ -164,15 +195,14 @@ fn leave(walker: &mut Walker<'_>, descent: &mut Descent<Frame>) {
         walker.worker.report.problem(error);
         parent.iter_mut().for_each(|parent| parent.finished = true);
     }
-    if frame.is_part {
+    if frame.is_part || walker.worker.cx.plan.dry_run {
         return;
     }
     if let Some(frame) = share::wait_for_parts(walker, frame, parent) {
-        share::leave_to_queue(walker.cx, &mut walker.worker, frame);
+        share::leave_to_queue(&mut walker.worker, frame);
     }
 }
 
-/// The next of them.
 fn next_listed(cx: RunContext<'_>, listing: &mut Listing) -> Option<Listed> {
     let selection = cx.services.selection.as_ref()?;
     listing.next_of_list(|start, most| selection.beside(start, most))

@@ -176,7 +176,15 @@ fn only_listed_names_are_copied() {
     }
     let list = Arc::new(list);
     let (first, next) = (vec![1, 0, 0], vec![0, 2, 0]);
-    bench.services.selection = Some(Selection { list, shards: None, roots: vec![Some(0)], first, next });
+    bench.services.selection = Some(Selection {
+        list,
+        shards: None,
+        roots: vec![Some(0)],
+        first,
+        next,
+        filtered: Default::default(),
+        missing: 0,
+    });
     let mut frame = entered(&bench);
     Arc::get_mut(&mut frame.place).unwrap().listed = Some(0);
     frame.listing = Listing::out_of_list(Some(1));

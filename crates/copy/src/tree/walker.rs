@@ -1,6 +1,7 @@
 //! One thread that walks a tree and copies what it meets.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use haul_sys::inode::{FileId, Inode};
 
@@ -12,9 +13,7 @@ use crate::schedule::pool::Pool;
 use crate::walk::{KnownEntry, Spot};
 use crate::work::task::Task;
 
-/// One thread that walks a tree and copies what it meets.
 pub(crate) struct Walker<'a> {
-    pub cx: RunContext<'a>,
     pub worker: Worker<'a>,
     /// The way to the observer; the session's leads here, too.
     pub sink: &'a EventSink<'a>,
@@ -37,7 +36,6 @@ impl<'a> Walker<'a> {
         do_task: for<'r> fn(&mut Walker<'r>, Task),
     ) -> Walker<'a> {
         Walker {
-            cx,
             worker: Worker::new(cx),
             sink,
             pool: None,
@@ -48,54 +46,82 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Waits until nothing is in other hands, and helps; then everything gets its name. For the first thread, which alone meets
-    /// what stood at the destination before.
+    /// Waits until everything is done that comes before in a serial copy, and has its name. In a run that is cancelled it may
+    /// never be: the caller looks whether it is.
+    pub fn wait_for_turn(&mut self) {
+        let cx = self.worker.cx;
+        match self.pool {
+            // Who looks ahead changes nothing.
+            Some(pool) if pool.open() == 1 && cx.services.order.is_wanted() => naming::give_names(&mut self.worker),
+            // Others may have what comes later, and wait for this.
+            Some(pool) if cx.services.order.is_known() => {
+                pool.rest_until(|| self.sink.is_first() || cx.cancelled());
+                naming::give_names(&mut self.worker);
+            }
+            // They have what comes before: only the first thread meets what stood at the destination.
+            _ => {
+                cx.services.order.take_back();
+                self.drain();
+            }
+        }
+    }
+
+    /// Waits until nothing is in other hands, and helps; then everything gets its name. For the first thread.
     pub fn drain(&mut self) {
         if let Some(pool) = self.pool {
             pool.drain(|task| (self.do_task)(self, task));
         }
-        naming::give_names(self.cx, &mut self.worker);
+        naming::give_names(&mut self.worker);
     }
 }
 
 /// The operand that is being copied, and what the ones before have left to know.
 #[derive(Debug, Default)]
 pub(crate) struct Operands {
-    /// The number of the operand that is being copied.
     pub current: usize,
-    /// Sources, and what was made for them; only where there are several.
-    seen: Option<HashSet<KnownEntry>>,
-    made: Option<HashSet<KnownEntry>>,
+    /// There are others beside it; only then the rest is known.
+    pub several: bool,
+    /// Sources, and what was made for them.
+    seen: HashSet<KnownEntry>,
+    made: HashSet<KnownEntry>,
+    /// Directories that a dry run has said would be made for several of them.
+    planned: HashSet<PathBuf>,
 }
 
 impl Operands {
     pub fn new(several: bool) -> Operands {
-        Operands { current: 0, seen: several.then(HashSet::new), made: several.then(HashSet::new) }
-    }
-
-    /// Whether there are several.
-    pub fn are_several(&self) -> bool {
-        self.made.is_some()
+        Operands { several, ..Operands::default() }
     }
 
     /// Whether this operand was seen before; remembers it.
     pub fn was_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let Some(entry) = KnownEntry::of(spot, inode.id) else { return false };
-        self.seen.as_mut().is_some_and(|seen| !seen.insert(entry))
+        self.several && KnownEntry::of(spot, inode.id).is_some_and(|entry| !self.seen.insert(entry))
     }
 
     /// Whether this destination was made for an operand before.
     pub fn have_made(&self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let made = self.made.as_ref();
-        made.is_some_and(|made| KnownEntry::of(spot, inode.id).is_some_and(|entry| made.contains(&entry)))
+        self.several && KnownEntry::of(spot, inode.id).is_some_and(|entry| self.made.contains(&entry))
+    }
+
+    /// Remembers that this file would stand at this destination for an operand (in a dry run).
+    pub fn remember_planned(&mut self, spot: Spot<'_>, file: FileId) {
+        if self.several {
+            self.made.extend(KnownEntry::of(spot, file));
+        }
+    }
+
+    /// Whether it was not yet said of this directory that it would be made; remembers that it is.
+    pub fn is_first_to_plan(&mut self, path: &Path) -> bool {
+        !self.several || self.planned.insert(path.to_owned())
     }
 
     /// Remembers that this destination was made for an operand; `made` is which file that was, if it is known.
     pub fn remember(&mut self, spot: Spot<'_>, made: Option<FileId>) {
-        let Some(known) = self.made.as_mut() else { return };
-        // What waits for its name cannot be looked at.
-        let Some(file) = spot.inode().map(|inode| inode.id).ok().or(made) else { return };
-        known.extend(KnownEntry::of(spot, file));
+        if self.several {
+            // What waits for its name cannot be looked at.
+            let file = spot.inode().map(|inode| inode.id).ok().or(made);
+            self.made.extend(file.and_then(|file| KnownEntry::of(spot, file)));
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use haul_sys::rustix::fs::OFlags;
 use parking_lot::Mutex;
 
 use crate::attributes::{Keep, side};
-use crate::error::Error;
+use crate::error::{Error, What};
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::NewEntries;
@@ -19,6 +19,7 @@ use crate::publish::Sides;
 use crate::schedule::ordered::Segment;
 use crate::schedule::pool::Parking;
 use crate::walk::{Level, Listed, Listing, PathNode, open_above, upwards};
+use crate::work::planned;
 
 /// A directory of the source and its copy: what does not change while it is being copied.
 pub(crate) struct Directory {
@@ -41,6 +42,8 @@ pub(crate) struct Directory {
     pub listed: Option<Index>,
     /// Another process could not begin with names of it: it gets no others.
     pub stays: AtomicBool,
+    /// Not all names of the source could be read.
+    pub unread: AtomicBool,
 }
 
 /// A directory of which everything is copied, but for its attributes.
@@ -114,36 +117,29 @@ impl Frame {
         self.place.created && self.place.dest_inode.id == dest
     }
 
-    /// The filesystems of both sides.
     pub(crate) fn devices(&self) -> [DeviceNumber; 2] {
         [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
     }
 
     /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
     pub(crate) fn has_names_to_share(&self, busy: bool) -> bool {
-        self.place.fresh && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
+        !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
     }
 
     /// Half of the names that are left, for another thread. [`Listing::join`] undoes it.
     pub(crate) fn split(&mut self) -> Frame {
         Frame {
-            place: Arc::clone(&self.place),
-            sides: self.sides.clone(),
-            listing: self.listing.split(),
             through_link: self.through_link,
-            finished: false,
             is_part: true,
             tally: Some(Arc::clone(self.tally.get_or_insert_default())),
-            resume: None,
-            reply: None,
+            ..Frame::new(Arc::clone(&self.place), self.sides.clone(), self.listing.split())
         }
     }
 
-    /// A directory that was entered.
-    pub(crate) fn new(place: Directory, sides: Sides, listing: Listing) -> Frame {
+    pub(crate) fn new(place: Arc<Directory>, sides: Option<Arc<Sides>>, listing: Listing) -> Frame {
         Frame {
-            place: Arc::new(place),
-            sides: Some(Arc::new(sides)),
+            place,
+            sides,
             listing,
             through_link: false,
             finished: false,
@@ -188,7 +184,11 @@ impl Level for Frame {
             opened.map(|(fd, _)| fd).map_err(|why| why.error(path))
         };
         let source = up(inner.source.as_fd(), OFlags::RDONLY, &place.source_inode, &place.source_path)?;
-        let dest = up(inner.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?;
+        let dest = match planned::is_planned(place.dest_inode.id) {
+            true => planned::nowhere()
+                .map_err(|errno| Error::new(What::CannotAccess, place.dest_path.path()).errno(errno))?,
+            false => up(inner.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?,
+        };
         Ok(Arc::new(Sides::new(source, dest, &place.dest_path)))
     }
 }
@@ -222,7 +222,11 @@ impl Tally {
 
 /// Whether one of the two directories is in the other, as far as the ways up from them tell. Doubt counts as yes.
 pub(crate) fn overlap(sides: &Frame) -> bool {
-    let Some(sides) = &sides.sides else { return true };
+    sides.sides.as_ref().is_none_or(|sides| are_within(sides.source.as_fd(), sides.dest.as_fd()))
+}
+
+/// Whether one of two directories is the other or within it, or that is not certain.
+pub(crate) fn are_within(source: BorrowedFd<'_>, dest: BorrowedFd<'_>) -> bool {
     let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
         let what = Inode::of(what)?.id;
         for above in upwards(from) {
@@ -232,7 +236,6 @@ pub(crate) fn overlap(sides: &Frame) -> bool {
         }
         Ok(false)
     };
-    let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
     within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
 }
 

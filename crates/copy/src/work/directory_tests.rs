@@ -48,13 +48,10 @@ fn a_part_is_counted_with_its_directory() {
 }
 
 #[test]
-fn names_are_shared_only_of_an_open_directory_just_made() {
+fn names_are_shared_only_of_an_open_directory() {
     let bench = Bench::new(Plan::default());
     let two = || ["a".into(), "b".into()];
     assert!(frame(&bench, two()).has_names_to_share(false));
-    let mut there = found(&bench);
-    there.listing = Listing::of(two().map(|name: String| listed(&name, FileType::RegularFile)).into());
-    assert!(!there.has_names_to_share(false));
     assert!(!Frame { finished: true, ..frame(&bench, two()) }.has_names_to_share(false));
     assert!(!Frame { sides: None, ..frame(&bench, two()) }.has_names_to_share(false));
 }
@@ -69,16 +66,6 @@ fn only_who_is_busy_shares_a_last_directory() {
         frame.listing = Listing::of(vec![listed("a", kind)]);
         assert_eq!(frame.has_names_to_share(busy), shared, "{kind:?} {busy}");
     }
-}
-
-#[test]
-fn names_that_are_taken_out_can_be_put_in_again() {
-    let bench = Bench::new(Plan::default());
-    let mut frame = frame(&bench, ["a".into(), "b".into()]);
-    let taken = frame.listing.take_names();
-    assert!(names(&mut frame).is_empty());
-    frame.listing = Listing::of(taken);
-    assert_eq!(names(&mut frame), ["a", "b"]);
 }
 
 fn parked(bench: &Bench) -> Box<Parked> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use haul_io::transfer::Peers;
 use haul_io::verify::Checked;
 use haul_sys::Errno;
-use haul_sys::inode::{DeviceNumber, FileId, Inode};
+use haul_sys::inode::{FileId, Inode};
 
 use crate::attributes::ReplacedFile;
 use crate::decide::Existing;
@@ -29,10 +29,10 @@ use crate::work::directory::Frame;
 pub(crate) struct Level<'t> {
     /// The directory that will hold the copy, if it could be opened.
     pub dir: Option<&'t Arc<DestDir>>,
-    /// Both directories, if they were entered in this walk.
-    pub sides: Option<&'t Arc<Sides>>,
     /// The directories of the source on the way here, outermost first.
     pub ancestors: &'t [Frame],
+    /// Nothing can stand at the destination.
+    pub missing: bool,
     /// The directory says that the entry is a regular file.
     pub is_regular: bool,
     /// Its number in the list of what is to be copied, if there is one.
@@ -44,9 +44,7 @@ pub(crate) struct Level<'t> {
 /// What is known across all entries of one operand.
 #[derive(Clone)]
 pub(crate) struct Top {
-    /// The operand.
     pub source: PathBuf,
-    /// Its destination.
     pub dest: PathBuf,
     /// The operand is being copied into itself: the rest of it is left alone.
     pub into_itself: bool,
@@ -62,14 +60,9 @@ pub(crate) struct Subject<'a> {
     pub opened: Option<OwnedFd>,
     /// Which links are followed from here on: `-H` means none but the operands.
     pub dereference: Dereference,
-    /// A symbolic link at the source is followed.
-    pub follow: bool,
-    /// It was named by the user, not found in a directory.
-    pub is_operand: bool,
+    pub level: &'a Level<'a>,
     /// The directories that it was found in and goes to, unless it was named by the user.
     pub sides: Option<&'a Arc<Sides>>,
-    /// The filesystem of that destination directory.
-    pub dest_device: Option<DeviceNumber>,
     /// How other processes find it, if they may help with it.
     pub remote: Option<&'a dyn Remote>,
 }
@@ -81,30 +74,32 @@ impl Level<'_> {
     }
 }
 
+impl Subject<'_> {
+    /// A symbolic link at the source is followed.
+    pub(crate) fn follow(&self) -> bool {
+        self.dereference != Dereference::Never
+    }
+
+    /// It was named by the user, not found in a directory.
+    pub(crate) fn is_operand(&self) -> bool {
+        self.level.ancestors.is_empty()
+    }
+}
+
 /// A file of the source as other processes find it.
 pub(crate) trait Remote: Sync {
     /// How they find it together with its copy, which has this name for the moment.
     fn with_copy(&self, name: &OsStr) -> Box<dyn Peers + '_>;
 }
 
-/// What is done about an entry.
-#[expect(clippy::large_enum_variant, reason = "one of it lives at a time, on the stack")]
-pub(crate) enum Action {
-    /// Nothing is left to do.
-    Nothing,
-    /// It failed, which was reported.
-    Failed,
-    /// The entry is copied.
-    Copy(DestState),
-}
-
-/// The destination when the copy begins.
+/// The destination when the copy begins. What is large in it is boxed: it is passed on for each entry, and is not there
+/// where a copy is new.
 #[derive(Debug, Default)]
 pub(crate) struct DestState {
     /// It has to be made.
     pub new: bool,
     /// What stands there, if it is to be written into.
-    pub existing: Option<Existing>,
+    pub existing: Option<Box<Existing>>,
     /// Where the old one went.
     pub backup: Option<OsString>,
     /// The old one was removed.
@@ -116,7 +111,7 @@ pub(crate) struct DestState {
     /// It is made under a name that is not its last.
     pub temporary: bool,
     /// The old file that it replaces, and some of its attributes.
-    pub replaced: Option<ReplacedFile>,
+    pub replaced: Option<Box<ReplacedFile>>,
     /// Whether what stands there may be the source.
     pub identity: Identity,
     /// What is known of the directory that it stands in.

@@ -8,7 +8,7 @@ use haul_io::transfer::{Cause, Stop, Transfer};
 
 use crate::error::{Error, What};
 use crate::images::ImageReport;
-use crate::progress::CheckpointLog;
+use crate::recorded_progress::CheckpointLog;
 
 /// Two open files, what they are called, and what is known of them.
 #[derive(Clone)]
@@ -31,7 +31,6 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    /// By this error.
     pub(crate) fn by(error: Error) -> Broken {
         Broken { error: Some(error) }
     }

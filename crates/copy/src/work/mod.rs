@@ -3,4 +3,5 @@
 pub(crate) mod directory;
 pub(crate) mod entry;
 pub(crate) mod file_data;
+pub(crate) mod planned;
 pub(crate) mod task;

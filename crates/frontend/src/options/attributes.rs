@@ -10,42 +10,78 @@ use crate::flags::Category::Attributes;
 use crate::flags::Effect::{Switch, Value};
 use crate::flags::Mode;
 use crate::given::Given;
-use crate::quote::Quoter;
 use crate::values::{Choice, Values, of_cp, own};
 
 /// In the order of the documentation.
-pub const FLAGS: &[Flag] = &[ARCHIVE, NO_DEREFERENCE_KEEP_LINKS, PRESERVE, NO_PRESERVE, ATTRIBUTES_ONLY, CONTEXT];
-
-const ARCHIVE: Flag = Flag {
-    short: "a",
-    long: "archive",
-    help: "same as -dR --preserve=all",
-    details: "haul skips extended attributes that the destination cannot hold, without a warning.",
-    effect: Switch(archive),
-    modes: &[Mode::Compare],
-    ..Flag::cp(Attributes)
-};
-
-fn archive(draft: &mut Draft) {
-    draft.dereference = Some(Dereference::Never);
-    draft.plan.recursive = true;
-    draft.plan.preserve.links = true;
-    draft.plan.preserve.quiet = true;
-    keep_mode_owner_and_times(draft);
-    draft.context.asked |= draft.has_selinux();
-    draft.xattr.asked = true;
-}
-
-const NO_DEREFERENCE_KEEP_LINKS: Flag = Flag {
-    short: "d",
-    help: "same as --no-dereference --preserve=links",
-    effect: Switch(|draft| {
-        draft.plan.preserve.links = true;
-        draft.dereference = Some(Dereference::Never);
-    }),
-    modes: &[Mode::Compare],
-    ..Flag::cp(Attributes)
-};
+pub const FLAGS: &[Flag] = &[
+    Flag {
+        short: "a",
+        long: "archive",
+        help: "same as -dR --preserve=all",
+        details: "haul skips extended attributes that the destination cannot hold, without a warning.",
+        effect: Switch(Draft::archive),
+        modes: &[Mode::Compare],
+        ..Flag::cp(Attributes)
+    },
+    Flag {
+        short: "d",
+        help: "same as --no-dereference --preserve=links",
+        effect: Switch(|draft| {
+            draft.plan.preserve.links = true;
+            draft.dereference = Some(Dereference::Never);
+        }),
+        modes: &[Mode::Compare],
+        ..Flag::cp(Attributes)
+    },
+    Flag {
+        short: "p",
+        long: "preserve",
+        argument: Optional("LIST"),
+        values: Values::List(ATTRIBUTES),
+        help: "keep these attributes; mode,ownership,timestamps by default",
+        details: "The command fails if it cannot keep an attribute that was asked for by name. The copy is made all \
+                  the same.",
+        effect: Value(|draft, given| {
+            match given.value {
+                None => draft.keep_mode_owner_and_times(),
+                Some(_) => {
+                    set_attributes(draft, given, true)?;
+                    draft.plan.preserve.required = true;
+                }
+            }
+            Ok(())
+        }),
+        modes: &[Mode::Compare],
+        ..Flag::cp(Attributes)
+    },
+    Flag {
+        long: "no-preserve",
+        argument: Required("LIST"),
+        values: Values::List(ATTRIBUTES),
+        help: "do not keep these attributes",
+        details: "Without mode, copies get the permissions of any new file.",
+        words_at: Some("preserve"),
+        effect: Value(|draft, given| set_attributes(draft, given, false)),
+        modes: &[Mode::Compare],
+        ..Flag::cp(Attributes)
+    },
+    Flag {
+        long: "attributes-only",
+        help: "keep attributes, but leave the data of DEST as it is",
+        effect: Switch(|draft| draft.plan.attributes_only = true),
+        modes: &[Mode::Compare],
+        ..Flag::cp(Attributes)
+    },
+    Flag {
+        short: "Z",
+        long: "context",
+        argument: Optional("CTX"),
+        help: "set the security context to the default, or to CTX",
+        details: "The default is that of the directory where the copy is. Ignored without SELinux or SMACK.",
+        effect: Value(set_context),
+        ..Flag::cp(Attributes)
+    },
+];
 
 /// The arguments of `--preserve` and `--no-preserve`, in the order of GNU's messages.
 const ATTRIBUTES: &[Choice] = &[
@@ -59,48 +95,6 @@ const ATTRIBUTES: &[Choice] = &[
     own("flags", "inode flags as chattr sets them (not part of all)"),
     own("project", "project ID, for project quotas (not part of all)"),
 ];
-
-const PRESERVE: Flag = Flag {
-    short: "p",
-    long: "preserve",
-    argument: Optional("LIST"),
-    values: Values::List(ATTRIBUTES),
-    help: "keep these attributes; mode,ownership,timestamps by default",
-    details: "The command fails if it cannot keep an attribute that was asked for by name. The copy is made all the \
-              same.",
-    effect: Value(|draft, given| {
-        match given.value {
-            None => keep_mode_owner_and_times(draft),
-            Some(_) => {
-                set_attributes(draft, given, true)?;
-                draft.plan.preserve.required = true;
-            }
-        }
-        Ok(())
-    }),
-    modes: &[Mode::Compare],
-    ..Flag::cp(Attributes)
-};
-
-const NO_PRESERVE: Flag = Flag {
-    long: "no-preserve",
-    argument: Required("LIST"),
-    values: Values::List(ATTRIBUTES),
-    help: "do not keep these attributes",
-    details: "Without mode, copies get the permissions of any new file.",
-    words_at: Some("preserve"),
-    effect: Value(|draft, given| set_attributes(draft, given, false)),
-    modes: &[Mode::Compare],
-    ..Flag::cp(Attributes)
-};
-
-fn keep_mode_owner_and_times(draft: &mut Draft) {
-    let preserve = &mut draft.plan.preserve;
-    preserve.mode = ModeRule::Keep;
-    preserve.ownership = true;
-    preserve.timestamps = true;
-    preserve.required = true;
-}
 
 /// The list of `--preserve` (`keep`) or `--no-preserve`.
 fn set_attributes(draft: &mut Draft, list: &Given<'_>, keep: bool) -> Result<(), Complaint> {
@@ -131,25 +125,6 @@ fn set_attributes(draft: &mut Draft, list: &Given<'_>, keep: bool) -> Result<(),
     Ok(())
 }
 
-const ATTRIBUTES_ONLY: Flag = Flag {
-    long: "attributes-only",
-    help: "keep attributes, but leave the data of DEST as it is",
-    effect: Switch(|draft| draft.plan.attributes_only = true),
-    modes: &[Mode::Compare],
-    ..Flag::cp(Attributes)
-};
-
-const CONTEXT: Flag = Flag {
-    short: "Z",
-    long: "context",
-    argument: Optional("CTX"),
-    help: "set the security context to the default, or to CTX",
-    details: "The default is that of the directory where the copy is. Ignored without SELinux or SMACK.",
-    effect: Value(set_context),
-    settle: settle_labels,
-    ..Flag::cp(Attributes)
-};
-
 fn set_context(draft: &mut Draft, given: &Given<'_>) -> Result<(), Complaint> {
     match (given.owned(), draft.security()) {
         (Some(context), Security::Selinux | Security::Smack) => draft.plan.context = ContextRule::Fixed(context),
@@ -163,7 +138,7 @@ fn set_context(draft: &mut Draft, given: &Given<'_>) -> Result<(), Complaint> {
 }
 
 /// Extended attributes and security contexts: what is wished for, and whether it can be had.
-fn settle_labels(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+pub fn settle_labels(draft: &mut Draft) -> Result<(), Complaint> {
     let sets_context = draft.plan.context != ContextRule::Default;
     if sets_context && !draft.context.required {
         draft.context.asked = false;

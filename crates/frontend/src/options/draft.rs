@@ -1,11 +1,13 @@
 //! What the effects of haul's options change: a plan while the options are read.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use haul_copy::plan::{Dereference, IfChanged, Overwrite, Plan, Wish};
+use haul_copy::filter::Choice;
+use haul_copy::plan::{DataOptions, Dereference, IfChanged, ModeRule, Overwrite, Plan, Wish, Writeback};
 
 use crate::environment::{Environment, Security};
-use crate::flags::{self, Information, Mode};
+use crate::flags::{self, Mode};
 use crate::persona::Persona;
 use crate::run_options::RunOptions;
 use crate::show::{Show, When};
@@ -19,14 +21,20 @@ pub struct Draft {
     pub plan: Plan,
     /// What the user wants to see.
     pub show: Show,
+    /// What the options say of the entries below the sources.
+    pub choice: Choice,
+    /// `--files-from`.
+    pub files_from: Option<PathBuf>,
+    /// `--from0`.
+    pub from0: bool,
+    /// `-r` itself, not an option that implies it: directories in the list of names stand for their contents.
+    pub named_contents: bool,
     /// What else the command does.
     pub run: RunOptions,
     /// What options depend on besides each other.
     pub environment: Environment,
     /// Messages that stop nothing.
     pub warnings: Vec<Vec<u8>>,
-    /// Is printed instead of anything being done.
-    pub information: Option<Information>,
     /// Modes that were asked for.
     pub modes: Vec<Mode>,
     /// Modes in which an option has no meaning that was given.
@@ -43,8 +51,12 @@ pub struct Draft {
     pub hard_links: bool,
     /// `--symbolic-link`.
     pub symbolic_links: bool,
-    /// `-i`, `-n` and `--update`.
-    pub existing: Existing,
+    /// The last one of `-i` and `-n`: ask, or skip.
+    pub clobber: Option<Overwrite>,
+    /// `--delete-excluded`.
+    pub delete_excluded: bool,
+    /// `--max-delete`.
+    pub max_delete: Option<u64>,
     /// The security context.
     pub context: Keep,
     /// Extended attributes.
@@ -60,17 +72,22 @@ impl Draft {
     /// Before any option was read.
     pub fn new(persona: Persona, environment: &Environment) -> Draft {
         let progress = if persona == Persona::Cp { When::Never } else { When::Auto };
+        let writeback = if persona == Persona::Cp { Writeback::Kernel } else { Writeback::Auto };
         Draft {
             plan: Plan {
                 write_through_dangling_link: environment.posixly_correct,
                 if_changed: if persona == Persona::Cp { IfChanged::Ignore } else { IfChanged::Warn },
+                data: DataOptions { writeback, ..DataOptions::default() },
                 ..Plan::default()
             },
-            show: Show { verbose: false, debug: false, explain: false, progress, stats: None },
+            show: Show { progress, ..Show::default() },
+            choice: Choice::default(),
+            files_from: None,
+            from0: false,
+            named_contents: false,
             run: RunOptions::default(),
             environment: environment.clone(),
             warnings: Vec::new(),
-            information: None,
             modes: Vec::new(),
             against: Vec::new(),
             backups: false,
@@ -79,13 +96,35 @@ impl Draft {
             dereference: None,
             hard_links: false,
             symbolic_links: false,
-            existing: Existing::default(),
+            clobber: None,
+            delete_excluded: false,
+            max_delete: None,
             context: Keep::default(),
             xattr: Keep::default(),
             target_directory: None,
             no_target_directory: false,
             security: None,
         }
+    }
+
+    /// Whole trees with all that a copy can keep, as `-a` has it.
+    pub(crate) fn archive(&mut self) {
+        self.dereference = Some(Dereference::Never);
+        self.plan.recursive = true;
+        self.plan.preserve.links = true;
+        self.plan.preserve.quiet = true;
+        self.keep_mode_owner_and_times();
+        self.context.asked |= self.has_selinux();
+        self.xattr.asked = true;
+    }
+
+    /// As `-p` has it.
+    pub(crate) fn keep_mode_owner_and_times(&mut self) {
+        let preserve = &mut self.plan.preserve;
+        preserve.mode = ModeRule::Keep;
+        preserve.ownership = true;
+        preserve.timestamps = true;
+        preserve.required = true;
     }
 
     /// The security module of this machine.
@@ -120,52 +159,6 @@ impl Keep {
             (false, _) => Wish::No,
             (true, false) => Wish::Try,
             (true, true) => Wish::Require,
-        }
-    }
-}
-
-/// What happens to existing files. `-i` and `-n` override each other, `--update` overrides itself, and neither touches the
-/// other: so a file that `--update=none` protects stays protected whatever stands around it.
-#[derive(Debug, Default)]
-pub struct Existing {
-    /// The last one of `-i` and `-n`.
-    pub clobber: Option<Clobber>,
-    /// The last `--update`.
-    pub update: Update,
-}
-
-/// `-i` or `-n`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clobber {
-    /// `-i`.
-    Ask,
-    /// `-n`.
-    Never,
-}
-
-/// Which existing files `--update` lets be replaced.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Update {
-    /// All.
-    #[default]
-    All,
-    /// None.
-    None,
-    /// None, and each is an error.
-    NoneFail,
-    /// Those that are older than their source.
-    Older,
-}
-
-impl Existing {
-    /// What is done to an existing file, and whether only to one that is older than its source.
-    pub fn settled(&self) -> (Overwrite, bool) {
-        let update = if self.clobber == Some(Clobber::Never) { Update::None } else { self.update };
-        match (update, self.clobber) {
-            (Update::None, _) => (Overwrite::Skip, false),
-            (Update::NoneFail, _) => (Overwrite::Refuse, false),
-            (_, Some(Clobber::Ask)) => (Overwrite::Ask, update == Update::Older),
-            _ => (Overwrite::Replace, update == Update::Older),
         }
     }
 }

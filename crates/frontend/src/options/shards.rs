@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::list::{MOST_SHARDS, Shard};
-use haul_copy::plan::{Job, Plan};
+use haul_copy::plan::Job;
 
 use super::draft::{Draft, Flag};
 use crate::complaint::{Complaint, misuse};
@@ -11,95 +11,87 @@ use crate::flags::Argument::Required;
 use crate::flags::Category::Source;
 use crate::flags::Effect::Value;
 use crate::given::Given;
-use crate::quote::Quoter;
 use crate::values::Values;
 
 /// In the order of the documentation.
-pub const FLAGS: &[Flag] = &[LIST_OUT, LIST, SHARD, JOB];
-
-const LIST_OUT: Flag = Flag {
-    long: "list-out",
-    former: "manifest-out",
-    argument: Required("FILE"),
-    values: Values::File,
-    help: "list what would be copied in FILE; copy nothing",
-    details: "The list has every file and directory with its size and time, as a copy with these options would find \
-              them (-r, -x, -H and -P count). DEST is given as for the copy; haul does not look at it. FILE gets its \
-              name when the list is complete. A FILE in a SOURCE does not list itself, and never replaces a file that \
-              is there. An entry that haul cannot look at is an error and is not in the list. It does not go with -L \
-              and --parents.",
-    effect: Value(|draft, given| {
-        draft.run.list_out = given.path();
-        Ok(())
-    }),
-    settle: settle_list_out,
-    ..Flag::own(Source)
-};
-
-fn settle_list_out(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
-    if draft.run.list_out.is_none() {
-        return Ok(());
-    }
-    if draft.run.list.is_some() {
-        return Err(misuse("--list-out does not go with --list"));
-    }
-    if draft.plan.shard.is_some() {
-        return Err(misuse("--list-out does not go with --shard: a list is of everything"));
-    }
-    goes_with_list("--list-out", &draft.plan)
-}
-
-const LIST: Flag = Flag {
-    long: "list",
-    former: "from-manifest",
-    argument: Required("FILE"),
-    values: Values::File,
-    help: "copy what the list in FILE names, nothing else",
-    details: "FILE is a list that --list-out wrote for the same SOURCEs. A list of other SOURCEs, or one that is cut \
-              or damaged, is refused before anything is written. haul does not read directories then, so it does not \
-              copy what came later. An entry that is missing, or is another kind of file now, is an error. haul warns \
-              of a file whose size or time has changed, and copies it as it is now. It does not go with -L and \
-              --parents.",
-    effect: Value(|draft, given| {
-        draft.run.list = given.path();
-        Ok(())
-    }),
-    settle: settle_list,
-    ..Flag::own(Source)
-};
-
-fn settle_list(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
-    // What a shard does not go with is more, and named after that.
-    let is_all = draft.plan.shard.is_none();
-    if draft.run.list.is_some() && is_all { goes_with_list("--list", &draft.plan) } else { Ok(()) }
-}
-
-const SHARD: Flag = Flag {
-    long: "shard",
-    argument: Required("I/N|status"),
-    values: Values::Any,
-    help: "copy part I of N; other processes do the others",
-    details: "The parts are about equal in bytes and in files. All names of one file are in one part, so hard links \
-              are kept. Run the same command with --shard=1/N to --shard=N/N, in any order, at the same time or not, \
-              on any machines that have both filesystems. Together they make the same copy as one haul. The part of a \
-              file follows from its name, its size and N alone. Without --list each process walks through the sources \
-              itself: nothing may change there meanwhile, and a process that finds something else than the first one \
-              refuses to copy. Each process reports at its end how many parts are done and which are missing. \
-              --shard=status reports it at any time, and exits with 1 while a part is missing. To repeat a part that \
-              has failed or was killed, run the same command again, also with --resume. A part that is done copies \
-              nothing when it runs again. If a source has changed since the first part began, the other parts refuse \
-              to copy: see --job. A file in the destination directory, or beside a DEST that is made, records what the \
-              parts have done (.haul-shards- and 16 digits). It stays as the record of the copy; remove it when the \
-              copy is complete, if you like. The last part that has anything in a directory sets the attributes of the \
-              directory; until then the directory is closed to other users. DEST is given with -T or -t, or as DEST/: \
-              see --resume. Relative SOURCEs mean the same for all parts if all run in the same directory. It does not \
-              go with -L, --parents, --backup, -i, --update=none-fail, --link, --symbolic-link, \
-              --keep-directory-symlink, --strip-trailing-slashes and --preserve=flags, with two SOURCEs of the same \
-              name, and with a DEST in a SOURCE.",
-    effect: Value(set_shard),
-    settle: settle_shard,
-    ..Flag::own(Source)
-};
+pub const FLAGS: &[Flag] = &[
+    Flag {
+        long: "list-out",
+        former: "manifest-out",
+        argument: Required("FILE"),
+        values: Values::File,
+        help: "list what would be copied in FILE; copy nothing",
+        details: "The list has every file and directory with its size and time, as a copy with these options would \
+                  find them (-r, -x, -H and -P count). DEST is given as for the copy; haul does not look at it. FILE \
+                  gets its name when the list is complete. A FILE in a SOURCE does not list itself, and never replaces \
+                  a file that is there. An entry that haul cannot look at is an error and is not in the list. It does \
+                  not go with -L and --parents.",
+        effect: Value(|draft, given| {
+            draft.run.list_out = given.path();
+            Ok(())
+        }),
+        ..Flag::own(Source)
+    },
+    Flag {
+        long: "list",
+        former: "from-manifest",
+        argument: Required("FILE"),
+        values: Values::File,
+        help: "copy what the list in FILE names, nothing else",
+        details: "FILE is a list that --list-out wrote for the same SOURCEs. A list of other SOURCEs, or one that is \
+                  cut or damaged, is refused before anything is written. haul does not read directories then, so it \
+                  does not copy what came later. An entry that is missing, or is another kind of file now, is an \
+                  error. haul warns of a file whose size or time has changed, and copies it as it is now. It does not \
+                  go with -L and --parents.",
+        effect: Value(|draft, given| {
+            draft.run.list = given.path();
+            Ok(())
+        }),
+        ..Flag::own(Source)
+    },
+    Flag {
+        long: "shard",
+        argument: Required("I/N|status"),
+        help: "copy part I of N; other processes do the others",
+        details: "The parts are about equal in bytes and in files. All names of one file are in one part, so hard \
+                  links are kept. Run the same command with --shard=1/N to --shard=N/N, in any order, at the same time \
+                  or not, on any machines that have both filesystems. Together they make the same copy as one haul. \
+                  The part of a file follows from its name, its size and N alone. Without --list each process walks \
+                  through the sources itself: nothing may change there meanwhile, and a process that finds something \
+                  else than the first one refuses to copy. Each process reports at its end how many parts are done and \
+                  which are missing. --shard=status reports it at any time, and exits with 1 while a part is missing. \
+                  To repeat a part that has failed or was killed, run the same command again, also with --resume. A \
+                  part that is done copies nothing when it runs again. If a source has changed since the first part \
+                  began, the other parts refuse to copy: see --job. A file in the destination directory, or beside a \
+                  DEST that is made, records what the parts have done (.haul-shards- and 16 digits). It stays as the \
+                  record of the copy; remove it when the copy is complete, if you like. The last part that has \
+                  anything in a directory sets the attributes of the directory; until then the directory is closed to \
+                  other users. DEST is given with -T or -t, or as DEST/: see --resume. Relative SOURCEs mean the same \
+                  for all parts if all run in the same directory. It does not go with -L, --parents, --backup, -i, \
+                  --update=none-fail, --link, --symbolic-link, --keep-directory-symlink, --strip-trailing-slashes and \
+                  --preserve=flags, with two SOURCEs of the same name, and with a DEST in a SOURCE.",
+        effect: Value(set_shard),
+        ..Flag::own(Source)
+    },
+    Flag {
+        long: "job",
+        argument: Required("ID"),
+        help: "with --shard: which copy the part is of",
+        details: "Any word, the same for all parts of one copy. The same commands with another ID copy anew, over what \
+                  the copy before has made. By default it is the job of the batch system: SLURM_ARRAY_JOB_ID or \
+                  SLURM_JOB_ID, PBS_JOBID without the number of the part, LSB_JOBID, or JOB_ID of Grid Engine. A part \
+                  that is queued again has the same ID. Without any of them, and with an empty ID, a part belongs to \
+                  the copy that was begun last. haul refuses an ID that another one has replaced. A batch job does not \
+                  replace an unfinished copy of the same unchanged sources, unless this option names the job. To run a \
+                  single part of that copy again, give the ID of that copy.",
+        effect: Value(|draft, given| {
+            draft.run.job_is_given = true;
+            draft.plan.job = given.owned().filter(|id| !id.is_empty()).map_or(Job::Recorded, Job::Named);
+            Ok(())
+        }),
+        ..Flag::own(Source)
+    },
+];
 
 fn set_shard(draft: &mut Draft, given: &Given<'_>) -> Result<(), Complaint> {
     draft.run.shard_status = given.text() == "status";
@@ -113,42 +105,28 @@ fn set_shard(draft: &mut Draft, given: &Given<'_>) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn settle_shard(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
-    if draft.plan.shard.is_some() { goes_with_list("--shard", &draft.plan) } else { Ok(()) }
-}
-
-const JOB: Flag = Flag {
-    long: "job",
-    argument: Required("ID"),
-    values: Values::Any,
-    help: "with --shard: which copy the part is of",
-    details: "Any word, the same for all parts of one copy. The same commands with another ID copy anew, over what the \
-              copy before has made. By default it is the job of the batch system: SLURM_ARRAY_JOB_ID or SLURM_JOB_ID, \
-              PBS_JOBID without the number of the part, LSB_JOBID, or JOB_ID of Grid Engine. A part that is queued \
-              again has the same ID. Without any of them, and with an empty ID, a part belongs to the copy that was \
-              begun last. haul refuses an ID that another one has replaced. A batch job does not replace an unfinished \
-              copy of the same unchanged sources, unless this option names the job. To run a single part of that copy \
-              again, give the ID of that copy.",
-    effect: Value(|draft, given| {
-        draft.run.job_is_given = true;
-        draft.plan.job = given.owned().filter(|id| !id.is_empty()).map_or(Job::Recorded, Job::Named);
-        Ok(())
-    }),
-    settle: settle_job,
-    ..Flag::own(Source)
-};
-
-fn settle_job(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
-    if draft.run.job_is_given && draft.plan.shard.is_none() {
+/// Lists and shards: what they do not go with.
+pub fn settle_lists(draft: &Draft) -> Result<(), Complaint> {
+    let (plan, run) = (&draft.plan, &draft.run);
+    let (list_out, list, shard) = (run.list_out.is_some(), run.list.is_some(), plan.shard.is_some());
+    if list_out && list {
+        return Err(misuse("--list-out does not go with --list"));
+    }
+    if list_out && shard {
+        return Err(misuse("--list-out does not go with --shard: a list is of everything"));
+    }
+    // What a shard does not go with is more, and named after that.
+    let names = plan.names.is_some();
+    let options = [(list_out, "--list-out"), (shard, "--shard"), (list, "--list"), (names, "--files-from")];
+    let given = options.into_iter().find(|(given, _)| *given);
+    if let (Some((_, option)), Some(what)) = (given, plan.against_lists()) {
+        return Err(misuse(format!("{option} does not go with {what}")));
+    }
+    if run.job_is_given && !shard {
         // It was an abbreviation of --jobs once.
         return Err(misuse("--job=ID goes with --shard only; --jobs=N is the number of files copied at a time"));
     }
     Ok(())
-}
-
-/// A complaint if the plan has something that a list cannot give, or a shard cannot do.
-fn goes_with_list(option: &str, plan: &Plan) -> Result<(), Complaint> {
-    plan.against_lists().map_or(Ok(()), |what| Err(misuse(format!("{option} does not go with {what}"))))
 }
 
 /// `I/N` in decimal digits, nothing else.

@@ -44,6 +44,9 @@ impl Drop for DestDir {
 impl DestDir {
     /// The directory that holds the copies of operands, with what users see before the names of its entries: its path as
     /// they wrote it, with a slash at the end unless it is empty.
+    ///
+    /// # Errors
+    /// As statx(2).
     pub fn root_shown_as(dir: Arc<OwnedFd>, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
         let (name, number) = (OsString::new(), AtomicU32::new(0));
@@ -108,6 +111,9 @@ impl DestDir {
     }
 
     /// The filesystem of that directory.
+    ///
+    /// # Errors
+    /// As for [`DestDir::top`], and as statx(2).
     pub fn top_device(&self) -> Result<DeviceNumber, Errno> {
         Ok(Inode::of(self.top()?)?.id.device())
     }
@@ -128,6 +134,11 @@ impl DestDir {
     /// It, the directory that it is in, and so on.
     fn upwards(&self) -> impl Iterator<Item = &DestDir> {
         successors(Some(self), |dir| dir.parent.as_deref())
+    }
+
+    /// On the way to this one, the directory that stands in the one that the user named.
+    pub fn below_named(&self) -> Option<FileId> {
+        self.upwards().filter(|dir| dir.parent.is_some()).last().map(|dir| dir.id)
     }
 
     /// Its number in the table of links, if it has one.
@@ -183,6 +194,9 @@ impl Made {
 }
 
 /// Another descriptor of the same open file.
+///
+/// # Errors
+/// As fcntl(2): EMFILE where there are no descriptors left.
 pub fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     fcntl_dupfd_cloexec(fd, 0)
 }

@@ -50,6 +50,9 @@ pub struct Record {
 }
 
 /// The records.
+///
+/// # Errors
+/// Every method gives what making, reading or writing the file said.
 #[derive(Debug)]
 pub struct Pages {
     memory: Vec<Box<Page>>,
@@ -64,13 +67,23 @@ pub struct Pages {
     hashing: RandomState,
 }
 
+#[allow(clippy::missing_errors_doc)] // said once, above
 impl Pages {
     /// None yet; at most `limit` of them will be in memory, at least one, and fewer where a limit of the process leaves little.
     pub fn new(limit: usize) -> Pages {
         let affordable = memory::left().map_or(limit, |left| usize::try_from(left / SHARE).unwrap_or(limit) / SIZE);
+        Pages::within(limit.min(affordable).max(1))
+    }
+
+    /// None yet; all of them will be in memory.
+    pub(crate) fn unlimited() -> Pages {
+        Pages::within(usize::MAX)
+    }
+
+    fn within(limit: usize) -> Pages {
         Pages {
             memory: vec![empty()],
-            limit: limit.min(affordable).max(1),
+            limit,
             count: 1,
             spill: None,
             last: empty(),
@@ -85,10 +98,8 @@ impl Pages {
         Ok(find(page, key).map(|at| unpack(&page[at..])))
     }
 
-    /// Puts a record in, in the place of one of the same key. The file, should it become necessary, is made in `room`.
-    ///
-    /// # Errors
-    /// What making, reading or writing the file said. Records may be lost then.
+    /// Puts a record in, in the place of one of the same key. The file, should it become necessary, is made in `room`. Records
+    /// may be lost after an error.
     pub fn put(&mut self, record: &Record, room: BorrowedFd<'_>) -> Result<(), Errno> {
         let packed = pack(record).ok_or(Errno::NAMETOOLONG)?;
         loop {

@@ -51,6 +51,9 @@ pub enum Claim {
 }
 
 /// What was made for source files of several names, and for directories.
+///
+/// # Errors
+/// Every method gives what the file of the table said, now or before: then nothing is known of any file.
 #[derive(Debug)]
 pub struct LinkTable {
     state: Mutex<State>,
@@ -92,12 +95,22 @@ impl Default for LinkTable {
     }
 }
 
+#[allow(clippy::missing_errors_doc)] // said once, above
 impl LinkTable {
     /// An empty table with so many pages of 4 KiB in memory, at least one.
     pub fn new(pages_in_memory: usize) -> LinkTable {
+        LinkTable::with(Pages::new(pages_in_memory))
+    }
+
+    /// An empty table that writes nothing anywhere, however large it grows.
+    pub fn in_memory() -> LinkTable {
+        LinkTable::with(Pages::unlimited())
+    }
+
+    fn with(pages: Pages) -> LinkTable {
         LinkTable {
             state: Mutex::new(State {
-                pages: Pages::new(pages_in_memory),
+                pages,
                 pending: HashMap::new(),
                 roots: HashMap::new(),
                 recent: VecDeque::new(),
@@ -116,8 +129,7 @@ impl LinkTable {
     /// A thread has at most one claim that is neither completed nor forgotten; so there is always one that goes on.
     ///
     /// # Errors
-    /// EDEADLK if the caller itself is just making it; else what the file of the table said, now or before: then nothing
-    /// is known of any file, and this one cannot be copied with its links.
+    /// EDEADLK if the caller itself is just making it. After any other this file cannot be copied with its links.
     pub fn claim(&self, source: Source, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
         let mut state = self.state.lock();
         // Once a thread has panicked, whoever makes it may never come back, and the run has failed.
@@ -147,10 +159,7 @@ impl LinkTable {
     }
 
     /// What was claimed stands at its place now and is this file: the one that its name leads to in the way in which
-    /// whoever links to it will look at it.
-    ///
-    /// # Errors
-    /// What the file of the table said: the other names of this file will not be linked, which they report themselves.
+    /// whoever links to it will look at it. After an error its other names will not be linked, which they report themselves.
     pub fn complete(&self, source: Source, dest: FileId) -> Result<(), Errno> {
         let mut state = self.state.lock();
         let Some(Pending { made, .. }) = state.pending.remove(&source) else { return Ok(()) };

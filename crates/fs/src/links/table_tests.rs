@@ -196,6 +196,19 @@ fn a_hundred_thousand_files_with_little_memory_are_all_found_again() {
 }
 
 #[test]
+fn a_table_in_memory_needs_no_file() {
+    // Where none can be made.
+    let top = root(Path::new("/proc"));
+    let table = LinkTable::in_memory();
+    for number in 0..10_000 {
+        assert!(matches!(table.claim(source(number), || made(&top, "name")).unwrap(), Claim::First));
+        table.complete(source(number), file(1)).unwrap();
+    }
+    assert_eq!(spilled(&table), 0);
+    assert!(matches!(table.claim(source(0), || unreachable!()).unwrap(), Claim::Made(_)));
+}
+
+#[test]
 fn a_full_filesystem_is_an_error_and_no_file_is_taken_for_a_new_one() {
     let Some(bed) = Bed::new() else { return };
     let Some(small) = bed.small(Fs::Tmpfs, 1 << 20) else { return };

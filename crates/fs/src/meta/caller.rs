@@ -17,6 +17,9 @@ pub struct Caller {
 
 impl Caller {
     /// The calling thread, and those that it starts from now on. Nothing of the process is changed.
+    ///
+    /// # Errors
+    /// [`What::UmaskUnknown`].
     pub fn this_thread() -> Result<Caller, Error> {
         use haul_sys::rustix::{fs, process};
         let status = "/proc/thread-self/status";

@@ -55,6 +55,19 @@ pub fn seal(request: &Request<'_>, report: Report<'_>) -> bool {
     !request.preserve.flags || keep_flags(request, &SEAL, report)
 }
 
+/// Whether the flags that [`after_data`] sets are there already.
+pub(super) fn stand(request: &Request<'_>) -> bool {
+    if !request.preserve.flags {
+        return true;
+    }
+    let mask = AFTER_DATA.iter().chain(&SEAL).fold(0, |mask, (flag, _)| mask | flag.bits());
+    let flags_of = |object: Object<'_>| match object.inode_flags() {
+        Err(errno) if has_none(errno) => Ok(0),
+        flags => flags.map(|flags| flags & mask),
+    };
+    flags_of(request.source.object).is_ok_and(|wanted| flags_of(request.dest.object) == Ok(wanted))
+}
+
 /// The filesystem, or this kind of file on it, has no such attributes.
 fn has_none(errno: Errno) -> bool {
     matches!(errno, Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BADF | Errno::NOENT)

@@ -28,6 +28,7 @@ mod parent;
 mod request;
 mod rules;
 mod source_acls;
+mod stands;
 mod times;
 mod xattr;
 
@@ -42,6 +43,7 @@ pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};
 pub use request::{Report, Request, Side};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
+pub use stands::{stands, stands_unopened};
 pub use xattr::is_acl_name;
 
 use haul_sys::inode::Kind;

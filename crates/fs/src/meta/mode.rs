@@ -13,7 +13,7 @@ use super::source_acls::{self, Acls};
 use super::xattr::{self, Names};
 
 /// Set-user-ID, set-group-ID and sticky bit.
-const SPECIAL: u32 = 0o7000;
+pub(super) const SPECIAL: u32 = 0o7000;
 const STICKY: u32 = 0o1000;
 
 /// Gives the destination the permission bits that it shall have in the end. False if that failed and matters.

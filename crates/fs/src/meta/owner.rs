@@ -3,6 +3,7 @@
 use haul_sys::Errno;
 use haul_sys::inode::Kind;
 use haul_sys::object::Object;
+use haul_sys::rustix::process::getgroups;
 
 use crate::error::{Error, What};
 use crate::preserve::ModeRule;
@@ -19,7 +20,6 @@ pub enum Result {
     /// It is another one, which is no failure; but then the set-user-ID, set-group-ID and sticky bits must not be kept:
     /// they would give away rights of the wrong user.
     Refused,
-    /// The copy failed.
     Failed,
 }
 
@@ -48,7 +48,17 @@ pub fn keep(request: &Request<'_>, report: Report<'_>) -> Result {
     if request.preserve.required { Result::Failed } else { Result::Refused }
 }
 
-/// Whether the owner has to be changed.
+/// Whether owner and group are as they are to be, or as near to that as the caller can bring them: others than root give
+/// files only to groups of their own.
+pub fn stands(request: &Request<'_>) -> bool {
+    let (source, caller) = (request.source.inode, request.caller);
+    let may_change = caller.privileged()
+        || request.dest.inode.group != source.group
+            && (source.group == caller.group
+                || getgroups().is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == source.group)));
+    !(differs(request) && may_change)
+}
+
 pub fn differs(request: &Request<'_>) -> bool {
     let (source, dest) = (request.source.inode, request.dest.inode);
     request.preserve.ownership && !request.links_to_source() && (source.user, source.group) != (dest.user, dest.group)

@@ -9,7 +9,6 @@ use super::acl::{ACCESS, DEFAULT, HEAD, is_unsupported};
 use super::request::Request;
 use super::xattr::{self, Names};
 
-/// The ACLs of a file.
 #[derive(Debug, Default)]
 pub struct Acls {
     /// Its own; `None` if it has no more than its mode.

@@ -19,7 +19,6 @@ use super::rules::Action;
 pub struct Names(OnceCell<Result<Vec<u8>, Errno>>);
 
 impl Names {
-    /// All names.
     pub fn of(&self, source: Object<'_>) -> Result<impl Iterator<Item = &CStr> + Clone, Errno> {
         let listed = self.0.get_or_init(|| {
             let mut names = Vec::new();

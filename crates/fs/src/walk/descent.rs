@@ -22,8 +22,10 @@ pub trait Level {
     /// Whether its `..` is another directory than that of the level above: it was reached through a symbolic link.
     fn is_through_link(&self) -> bool;
 
-    /// Opens it again from what is held open of a level in it: see
-    /// [`open_above`](super::open_above).
+    /// Opens it again from what is held open of a level in it.
+    ///
+    /// # Errors
+    /// As [`open_above`](super::open_above).
     fn open_from(&self, inner: &Self::Handles) -> Result<Self::Handles, Self::Error>;
 }
 

@@ -9,6 +9,7 @@ use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::OFlags;
 
+use super::cache_tag::tagged_cache;
 use super::descent::Level;
 use super::listing::{Listed, Listing};
 use super::path::PathNode;
@@ -66,7 +67,17 @@ impl<T> Entered<T> {
         }
     }
 
+    /// Leaves out all but the tag, if it is a cache.
+    pub fn leave_cache_out(&mut self) {
+        if let Some(tag) = self.dir().and_then(tagged_cache) {
+            self.listing = tag;
+        }
+    }
+
     /// The next name in it; `None` at the end, and if it is not held open.
+    ///
+    /// # Errors
+    /// As [`Listing::read`].
     pub fn next_name(&mut self) -> Result<Option<Listed>, Errno> {
         match &self.fd {
             Some(fd) => self.listing.next(fd.as_fd()),

@@ -100,8 +100,8 @@ impl Identities {
         }
     }
 
-    /// Whether the filesystems allow that.
-    fn can_be_one(&self, source: Party<'_>, dest: Party<'_>) -> bool {
+    /// Whether two entries may be one with two identities, as far as their filesystems tell.
+    pub fn can_be_one(&self, source: Party<'_>, dest: Party<'_>) -> bool {
         let devices = [source, dest].map(|party| party.inode.id.device());
         // Filesystems that show what others store have no device.
         if devices.iter().all(|device| device.major != 0) {

@@ -58,18 +58,19 @@ impl Listing {
         Listing { batch: names.into(), at_end: true, ..Listing::default() }
     }
 
-    /// Takes all names out that were read and not visited.
-    pub fn take_names(&mut self) -> Vec<Listed> {
-        std::mem::take(&mut self.batch).into()
-    }
-
     /// The next name, `.` and `..` left out; `None` at the end. Reads from `dir`, which must always be the same directory.
+    ///
+    /// # Errors
+    /// As [`Listing::read`].
     pub fn next(&mut self, dir: BorrowedFd<'_>) -> Result<Option<Listed>, Errno> {
         self.read(dir)?;
         Ok(self.batch.pop_front())
     }
 
     /// Reads names if there are none left; whether it did. Reads from `dir` as [`Listing::next`].
+    ///
+    /// # Errors
+    /// As getdents(2), or lseek(2) where the directory was closed meanwhile.
     pub fn read(&mut self, dir: BorrowedFd<'_>) -> Result<bool, Errno> {
         let read = self.batch.is_empty() && !self.at_end;
         if read {

@@ -15,6 +15,7 @@
 //! * `identity` says whether two entries are two files where numbers do not tell, and recognises an entry that is met
 //!   again.
 
+mod cache_tag;
 mod descent;
 mod directory;
 mod entered;
@@ -22,15 +23,18 @@ mod identity;
 mod listing;
 mod operand;
 mod path;
+mod spelling;
 mod spot;
 mod upwards;
 
+pub use cache_tag::tagged_cache;
 pub use descent::{Descent, Level};
-pub use directory::{entries_of, open_directory, reopen_directory, sync_directory};
+pub use directory::{entries_of, is_empty_directory, is_mounted, open_directory, reopen_directory, sync_directory};
 pub use entered::Entered;
 pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, one_entry};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, last_component, without_trailing_slashes};
-pub use path::{PathCursor, PathNode, joined, renamed};
+pub use path::{PathCursor, PathNode, joined, path_below, renamed};
+pub use spelling::{CASEFOLD, Names, case_counts, names_in, names_on};
 pub use spot::Spot;
 pub use upwards::{NotAbove, open_above, upwards};

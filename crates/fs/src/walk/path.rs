@@ -33,9 +33,7 @@ impl Drop for PathNode {
 impl PathNode {
     /// A path as the user wrote it.
     pub fn root(path: &Path) -> Arc<PathNode> {
-        let bare = without_trailing_slashes(path.as_os_str()).as_bytes();
-        let slash = !matches!(bare.last(), None | Some(b'/'));
-        Arc::new(PathNode { above: None, name: path.into(), prefix: bare.len() + usize::from(slash) })
+        Arc::new(PathNode { above: None, name: path.into(), prefix: prefix_of(path) })
     }
 
     /// The path of the entry of this name, which has no slash in it.
@@ -59,6 +57,17 @@ impl PathNode {
         self.write_prefix(&mut text);
         text.extend_from_slice(name.as_bytes());
         PathBuf::from(OsString::from_vec(text))
+    }
+
+    /// The path of an entry below this one, from the outermost node on, whose own name is left out.
+    pub fn joined_below_root(&self, name: &OsStr) -> PathBuf {
+        let mut names = vec![name];
+        let mut node = self;
+        while let Some(above) = &node.above {
+            names.push(&node.name);
+            node = above;
+        }
+        names.into_iter().rev().collect()
     }
 
     /// Bytes of memory that it takes, without those above.
@@ -127,6 +136,21 @@ impl PathCursor {
     }
 }
 
+/// The length of what stands before the names of entries of a directory that the user wrote so.
+fn prefix_of(path: &Path) -> usize {
+    let bare = without_trailing_slashes(path.as_os_str()).as_bytes();
+    bare.len() + usize::from(!matches!(bare.last(), None | Some(b'/')))
+}
+
+/// The path of an entry from the operand on that it is below, without a slash before it. Both are written as a [`PathNode`]
+/// writes them; of the operand itself it is empty.
+pub fn path_below<'p>(operand: &Path, path: &'p Path) -> &'p Path {
+    let below = path.as_os_str().as_bytes().get(prefix_of(operand)..).unwrap_or_default();
+    // Those that the user wrote behind the operand.
+    let start = below.iter().take_while(|byte| **byte == b'/').count();
+    Path::new(OsStr::from_bytes(&below[start..]))
+}
+
 /// The path with another last component, for messages. Unlike `Path::with_file_name` it leaves the rest as it is written,
 /// `.` and double slashes too.
 pub fn renamed(path: &Path, name: &OsStr) -> PathBuf {
@@ -171,6 +195,19 @@ mod tests {
             let node = node(root, names);
             assert_eq!(node.path().as_os_str(), path);
             assert_eq!(PathCursor::default().of(&node).as_os_str(), path);
+        }
+    }
+
+    #[test]
+    fn the_part_below_the_operand_does_not_depend_on_how_that_is_written() {
+        for (root, names, below) in [
+            ("a", &["b", "c"][..], "b/c"),
+            ("a//", &["b"], "b"),
+            ("/", &["b", "c"], "b/c"),
+            ("", &["b"], "b"),
+            ("a//", &[], ""),
+        ] {
+            assert_eq!(path_below(Path::new(root), &node(root, names).path()).as_os_str(), below, "{root}");
         }
     }
 

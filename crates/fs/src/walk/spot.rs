@@ -6,11 +6,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use haul_sys::rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
 
 use haul_sys::inode::{DeviceNumber, Inode};
 
 /// Where an entry is, whether it exists or not.
+///
+/// # Errors
+/// Every operation is one system call, whose errno it gives, or that with which the directory could not be opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Spot<'a> {
     dir: Result<BorrowedFd<'a>, Errno>,
@@ -20,6 +23,7 @@ pub struct Spot<'a> {
     pub path: &'a Path,
 }
 
+#[allow(clippy::missing_errors_doc)] // said once, above
 impl<'a> Spot<'a> {
     /// The entry of this name in this directory.
     #[inline]
@@ -52,6 +56,13 @@ impl<'a> Spot<'a> {
     /// One of both, as [`Inode::now_at`] finds it.
     pub fn inode_now(&self, follow: bool) -> Result<Inode, Errno> {
         Inode::now_at(self.dir?, self.name, follow)
+    }
+
+    /// Whether something is mounted on the entry (since Linux 5.8; before, it is never known to be).
+    pub fn is_mount_point(&self) -> bool {
+        let found =
+            self.dir.and_then(|dir| fs::statx(dir, self.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS));
+        found.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
     }
 
     /// Opens the entry, never a controlling terminal, always close-on-exec. The caller says whether links are followed.
@@ -105,7 +116,7 @@ impl<'a> Spot<'a> {
     /// The same, but fails with EEXIST if something stands there.
     ///
     /// # Errors
-    /// As renameat2(2); EINVAL and ENOSYS where the filesystem or kernel lacks the flag.
+    /// EINVAL and ENOSYS where the filesystem or kernel lacks the flag.
     pub fn rename_to_free(&self, name: &OsStr) -> Result<(), Errno> {
         let dir = self.dir?;
         fs::renameat_with(dir, self.name, dir, name, RenameFlags::NOREPLACE)

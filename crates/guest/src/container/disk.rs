@@ -83,7 +83,6 @@ pub(super) type Ranges = Vec<(usize, Range<u64>)>;
 
 /// A disk that a format has understood.
 pub(super) struct Disk {
-    /// The name of the format.
     format: &'static str,
     /// The size of the virtual disk in bytes.
     size: u64,

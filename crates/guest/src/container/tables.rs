@@ -32,10 +32,8 @@ pub(super) trait Tables {
     /// The bytes of a table of at most [`LARGEST_PIECE`].
     fn table(&self, file: usize, offset: u64, len: usize) -> Result<Arc<Vec<u8>>, Refusal>;
 
-    /// The files.
     fn files(&self) -> &[Arc<dyn ReadAt>];
 
-    /// One of them.
     fn file(&self, file: usize) -> Result<&dyn ReadAt, Refusal> {
         self.files().get(file).map(|file| &**file).or_corrupt("a file that is not there")
     }
@@ -93,12 +91,10 @@ impl Reader {
         Ok(table)
     }
 
-    /// What was read so far.
     pub fn seen(&self) -> Ref<'_, Vec<FileWitness>> {
         self.seen.borrow()
     }
 
-    /// The files, and what was read of them.
     pub fn into_parts(self) -> (Vec<Arc<dyn ReadAt>>, Vec<FileWitness>) {
         let mut seen = self.seen.into_inner();
         seen.shrink_to_fit();

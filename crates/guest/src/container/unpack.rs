@@ -22,10 +22,7 @@ pub(super) fn inflate(packed: &[u8], len: usize, zlib: bool) -> Result<Vec<u8>, 
     Ok(unpacked)
 }
 
-/// Unpacks the first `len` bytes of a Zstandard frame (RFC 8878).
-///
-/// # Errors
-/// If it is damaged, shorter, or needs more memory than a cluster should.
+/// Unpacks the first `len` bytes of a Zstandard frame (RFC 8878), which is not shorter.
 pub(super) fn unzstd(packed: &[u8], len: usize) -> Result<Vec<u8>, Refusal> {
     let damaged = || Refusal::corrupt("compressed data is damaged");
     let decoder = StreamingDecoder::new_with_max_window_size(packed, ZSTD_WINDOW);

@@ -58,9 +58,7 @@ impl Bits {
 pub(super) enum Width {
     /// Two entries in three bytes.
     Twelve = 12,
-    /// Two bytes.
     Sixteen = 16,
-    /// Four bytes.
     ThirtyTwo = 32,
 }
 
@@ -121,9 +119,6 @@ impl<'a> Table<'a> {
     }
 
     /// The entry of a cluster (or of the two numbers before the first one) as it is on the disk.
-    ///
-    /// # Errors
-    /// If it cannot be read, or too many pages were read again and again.
     pub(super) fn entry(&mut self, cluster: u32) -> Result<u32, Refusal> {
         let width = self.width;
         let at = width.offset(u64::from(cluster));
@@ -133,9 +128,6 @@ impl<'a> Table<'a> {
 
     /// Looks at the whole table: whether those that begin at `copies` say the same, byte for byte, and hands the entry
     /// of each cluster to `see` unless it is zero.
-    ///
-    /// # Errors
-    /// If one cannot be read, the copies differ, or `see` fails.
     pub(super) fn scan(
         &self,
         copies: &[u64],
@@ -250,10 +242,7 @@ impl<T> Pending<T> {
         self.found.pop()
     }
 
-    /// One more, found in a directory that lies so deep.
-    ///
-    /// # Errors
-    /// If it lies too deep, or too many wait.
+    /// One more, found in a directory that lies so deep. Refused if it lies too deep, or too many wait.
     pub(super) fn add(&mut self, directory: T, parent_depth: u32) -> Result<(), Refusal> {
         over_budget_if(parent_depth >= DEEPEST, "depth of directories")?;
         over_budget_if(self.found.len() >= MOST_PENDING, "directories")?;

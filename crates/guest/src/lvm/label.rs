@@ -48,10 +48,7 @@ fn places(region: &View<'_>) -> Result<Vec<(u64, Vec<u8>)>, Refusal> {
     (0..there).map(|number| Ok((number, region.read(number * SECTOR, SECTOR as usize)?))).collect()
 }
 
-/// Reads the label.
-///
-/// # Errors
-/// If there is not exactly one, or it is damaged.
+/// Reads the label, of which there must be exactly one.
 pub fn read(region: &View<'_>) -> Result<Label, Refusal> {
     let mut labels = places(region)?.into_iter().filter(|(_, sector)| sector.starts_with(b"LABELONE"));
     let (Some((number, sector)), None) = (labels.next(), labels.next()) else {
@@ -103,10 +100,7 @@ fn extension(sector: &[u8], at: usize) -> Result<Vec<Extent>, Refusal> {
 }
 
 impl Label {
-    /// The metadata in force, and their checksum. All copies must say the same.
-    ///
-    /// # Errors
-    /// If there are none, a change is under way, a copy is not kept, or copies differ.
+    /// The metadata in force, and their checksum. All copies must say the same, and no change may be under way.
     pub fn text(&self, region: &View<'_>) -> Result<(Vec<u8>, u32), Refusal> {
         let mut current: Option<(Vec<u8>, u32)> = None;
         for area in &self.areas {

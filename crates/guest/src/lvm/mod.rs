@@ -10,7 +10,7 @@ mod metadata;
 mod text;
 
 pub(crate) use label::is_member;
-pub use metadata::{Physical, Volume};
+pub use metadata::Physical;
 
 use crate::extents::ExtentSet;
 use crate::image::View;

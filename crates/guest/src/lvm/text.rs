@@ -41,7 +41,6 @@ impl<'t> Section<'t> {
         self.entries.iter().find(|(have, _)| *have == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// A section in it.
     pub fn section(&self, name: &str) -> Result<&Section<'t>, Refusal> {
         match self.get(name) {
             Some(Value::Section(section)) => Ok(section),
@@ -49,7 +48,6 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// All sections in it.
     pub fn sections(&self) -> impl Iterator<Item = (&'t [u8], &Section<'t>)> {
         self.entries.iter().filter_map(|(name, value)| match value {
             Value::Section(section) => Some((*name, section)),
@@ -57,7 +55,6 @@ impl<'t> Section<'t> {
         })
     }
 
-    /// A text in it.
     pub fn text(&self, name: &str) -> Result<&'t [u8], Refusal> {
         match self.get(name) {
             Some(Value::Item(Item::Text(text))) => Ok(text),
@@ -97,9 +94,6 @@ fn wrong(what: &str) -> Refusal {
 }
 
 /// Reads a whole text.
-///
-/// # Errors
-/// If it is not written as LVM2 writes it, is nested too deeply, or too long.
 pub fn parse<'t>(text: &'t [u8], budget: &Budget) -> Result<Section<'t>, Refusal> {
     // It ends with a zero byte.
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

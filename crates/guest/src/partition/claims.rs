@@ -18,18 +18,15 @@ pub enum Claim {
     Broken(Refusal),
 }
 
-/// A partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     /// Its name for people: "GPT partition 2".
     pub place: String,
     /// Where it is, as far as that is inside the disk.
     pub extent: Extent,
-    /// What its table says of it.
     pub claim: Claim,
 }
 
-/// The tables of a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tables {
     /// The kinds of tables found: "gpt", "dos".

@@ -44,10 +44,7 @@ pub enum Copies {
     Agree,
 }
 
-/// Reads every valid copy of a GPT and says which there are.
-///
-/// # Errors
-/// If there are only damaged ones.
+/// Reads every valid copy of a GPT and says which there are. Refuses a disk with damaged ones only.
 pub fn read(disk: &View<'_>, tables: &mut Tables) -> Result<Copies, Refusal> {
     let mut found: Vec<Table> = Vec::new();
     let mut damaged = None;

@@ -30,9 +30,6 @@ struct Entry {
 
 /// Reads the table if there is one. Knows of `gpt` whether there is a valid one for a protective entry to protect, and by
 /// `known` whether a part of the disk has a known signature; says whether there is a protective entry.
-///
-/// # Errors
-/// If it cannot be read, or nobody can tell what size its sectors have.
 pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool, known: Known<'_>) -> Result<bool, Refusal> {
     let size = disk.size();
     if size < LEN {

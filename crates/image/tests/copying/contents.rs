@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_guest::ExtentSet;
-use haul_image::{Disk, Mode, Options, Smart, Source};
+use haul_image::{Disk, Event, Mode, Options, Smart, Source};
 use haul_io::engine::wrap::Unruly;
 use haul_io::options::CacheUse;
 use haul_sys::Errno;
@@ -30,6 +30,7 @@ fn random_options(noise: &mut Noise) -> Options {
         direct: noise.below(3) == 0,
         cache: [CacheUse::Auto, CacheUse::Keep, CacheUse::Drop][noise.below(3) as usize],
         zero_scan: noise.below(4) > 0,
+        queued: noise.below(4) == 0,
         fail_if_written: false,
         mode: Mode::Copy,
     }
@@ -241,6 +242,27 @@ fn an_existing_file_stays_the_same_inode_and_keeps_nothing_of_its_old_contents()
     assert_eq!(fs::metadata(&dest).unwrap().ino(), before);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_holds(&dest, &image.without(&run.free), "through the link");
+}
+
+#[test]
+fn a_copy_says_that_it_begins_before_it_makes_anything() {
+    let dir = temp_dir();
+    let (dest, heard) = (dir.path().join("copy"), Mutex::new(Vec::new()));
+    let image = Image::new(dir.path().join("image"), 5000, 5000, &mut Noise::new(3));
+    let run = Run {
+        free: ExtentSet::of(0..4096),
+        attack: Box::new(|event, _| {
+            heard.lock().unwrap().push(match event {
+                Event::Begun(stats) => (Some((stats.total, stats.processed())), dest.exists()),
+                _ => (None, dest.exists()),
+            });
+        }),
+        ..Run::default()
+    };
+    run.copy(&image.path, &dest).unwrap();
+    drop(run);
+    // Then the map is there, and data begins to move.
+    assert_eq!(heard.into_inner().unwrap(), [(Some((5000, 0)), false), (None, true), (None, true)]);
 }
 
 #[test]

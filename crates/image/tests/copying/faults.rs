@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_testbed::guest::Noise;
 use haul_testbed::{Bed, Command, Fs, temp_dir};
 
-use crate::harness::{Image, Run, words};
+use crate::harness::{Image, Run, check_numbers, words};
 
 /// Reads or writes beyond a byte fail for good.
 #[derive(Debug)]
@@ -136,6 +136,47 @@ fn a_direct_side_that_is_not_to_be_had_is_told_and_copied_through_the_page_cache
     run.copy(&image.path, &dir.path().join("copy")).unwrap();
     crate::harness::assert_holds(&dir.path().join("copy"), &image.bytes, "indirect");
     assert_eq!(*told.lock().unwrap(), [image.path, dir.path().join("copy")]);
+}
+
+#[test]
+fn workers_count_the_time_of_every_call_that_moves_bytes() {
+    const LEAST: Duration = Duration::from_millis(3);
+
+    /// Slow in all calls of more than the byte that looks for the end.
+    #[derive(Debug, Default)]
+    struct Slow {
+        reads: AtomicU32,
+        writes: AtomicU32,
+    }
+
+    impl Kernel for Slow {
+        fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+            if buffer.len() > 1 {
+                self.reads.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(LEAST);
+            }
+            Linux.pread(fd, buffer, offset)
+        }
+
+        fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+            self.writes.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(LEAST);
+            Linux.pwrite(fd, bytes, offset)
+        }
+    }
+
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 1_000_000, 9000, &mut Noise::new(9));
+    let kernel = Arc::new(Slow::default());
+    let run = Run { kernel: kernel.clone(), ..Run::default() };
+    let report = run.copy(&image.path, &dir.path().join("copy")).unwrap();
+    check_numbers(&report, &run.options, "slow");
+    let times = &report.stats.times;
+    let (reads, writes) = (kernel.reads.load(Ordering::SeqCst), kernel.writes.load(Ordering::SeqCst));
+    assert!(reads > 7 && times.read >= LEAST * reads, "{reads} {times:?}");
+    assert!(writes > 7 && times.write >= LEAST * writes, "{writes} {times:?}");
+    let (read, write) = report.stats.shares().unwrap();
+    assert!(read > 0.0 && write > 0.0 && read + write <= 1.0, "{read} {write}");
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use haul_guest::image::Session;
 use haul_guest::report::Map;
 use haul_guest::{Budget, ExtentSet, ReadAt};
 use haul_image::{
     Contained, Contents, Event, Failure, Format, Found, KeepTask, Mode, Observer, Options, Report, Smart, Source,
-    System, Task, Unfinished, contents, copy,
+    Stats, System, Task, Unfinished, contents, copy,
 };
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::guest::Noise;
@@ -201,6 +202,19 @@ pub fn check_numbers(report: &Report, options: &Options, what: &str) {
     } else {
         assert_eq!((stats.copied, stats.write_skipped), (stats.total, 0), "{what}");
     }
+    check_times(stats, options, what);
+}
+
+/// Parallel workers cannot do more than they have time for; where there are queues there are none.
+fn check_times(stats: &Stats, options: &Options, what: &str) {
+    let times = &stats.times;
+    if options.queued || options.md5 || options.direct || options.mode != Mode::Copy {
+        assert_eq!((stats.workers, times.workers, stats.shares()), (0, Duration::ZERO, None), "{what}");
+        return;
+    }
+    assert!(stats.workers >= 1 && times.read + times.scan + times.write <= times.workers, "{what}: {stats:?}");
+    let queues = [times.read_enqueue, times.read_dequeue, times.write_enqueue, times.write_dequeue];
+    assert_eq!(queues, [Duration::ZERO; 4], "{what}");
 }
 
 /// The MD5 of these bytes, all at once.

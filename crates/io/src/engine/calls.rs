@@ -9,6 +9,9 @@ pub use haul_sys::rustix::io::retry_on_intr as again;
 use super::contract::Side;
 
 /// Writes some of the bytes, at the offset where there are offsets: how many, at least one.
+///
+/// # Errors
+/// That of the call; ENOSPC if it takes nothing and names no error.
 pub fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
     let count = again(|| match dest.seekable {
         true => kernel.pwrite(dest.as_fd(), bytes, at),

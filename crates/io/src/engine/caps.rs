@@ -15,7 +15,8 @@ pub struct Caps {
     pub shares: Shares,
     /// Offsets and lengths must be multiples of the block size (a range that ends at the end of the source may end anywhere).
     pub needs_alignment: bool,
-    /// Works on pipes, sockets and terminals, where there are no offsets.
+    /// Works on pipes, sockets and terminals, where there are no offsets. Only `read-write`, the last resort, does so and needs
+    /// nothing.
     pub streams: bool,
     /// Keeps many requests in flight, which end in any order.
     pub queued: bool,

@@ -8,13 +8,12 @@ use haul_sys::kernel::Kernel;
 
 use super::calls::again;
 use super::caps::{Caps, Needs, Shares, Way};
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::contract::{End, Engine, FailedOn};
 use super::errnos::refuses_clone;
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::Tuning;
 use crate::moved::Refusal;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps {
     needs: Needs::SharedExtents,
     sees_bytes: false,
@@ -26,24 +25,8 @@ pub(super) const CAPS: Caps = Caps {
     ..Caps::BUFFERED
 };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
-    Box::new(Clone { kernel })
-}
-
-/// Shares extents.
-struct Clone {
-    kernel: Arc<dyn Kernel>,
-}
-
-impl Engine for Clone {
-    fn caps(&self) -> Caps {
-        CAPS
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, share)
-    }
+    engine_of(kernel, CAPS, share)
 }
 
 fn share(transfer: &mut Transfer<'_>) -> Result<End, End> {

@@ -13,39 +13,8 @@ pub trait Engine: Send {
     /// What it can do; constant for the life of the engine.
     fn caps(&self) -> Caps;
 
-    /// Takes a job. A synchronous engine answers `Done` and needs no `reap`.
-    fn submit(&mut self, job: Job) -> Submitted;
-
-    /// Waits until at least `min` queued jobs are done and appends their outcomes.
-    ///
-    /// # Errors
-    /// Only if the engine itself broke down; the failure of one job is in its outcome.
-    fn reap(&mut self, _min: usize, _done: &mut Vec<Outcome>) -> Result<(), Errno> {
-        // Nothing was ever queued.
-        Ok(())
-    }
-}
-
-/// Submits a job and waits for its outcome; no other job of this engine is under way.
-pub fn complete(engine: &mut dyn Engine, job: Job) -> Result<Outcome, Errno> {
-    let mut done = Vec::new();
-    let mut job = job;
-    loop {
-        match engine.submit(job) {
-            Submitted::Done(outcome) => return Ok(outcome),
-            Submitted::Queued => {
-                while done.is_empty() {
-                    engine.reap(1, &mut done)?;
-                }
-                // One job at a time is in flight, so this is its outcome.
-                return done.pop().ok_or(Errno::IO);
-            }
-            Submitted::Full(again) => {
-                engine.reap(1, &mut done)?;
-                job = again;
-            }
-        }
-    }
+    /// Does a job. Nothing of it is in flight any more afterwards, however it went.
+    fn run(&mut self, job: &Job) -> Outcome;
 }
 
 /// One open side of a copy.
@@ -105,8 +74,6 @@ pub enum Zeros {
 /// A range of bytes to move.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Given back in the outcome.
-    pub id: u64,
     /// Where the bytes come from.
     pub source: Side,
     /// Where they go.
@@ -120,22 +87,9 @@ pub struct Job {
     pub zeros: Zeros,
 }
 
-/// The answer to a submitted job.
-#[derive(Debug)]
-pub enum Submitted {
-    /// It is done already.
-    Done(Outcome),
-    /// Its outcome will come from `reap`.
-    Queued,
-    /// There is no room: reap first, then submit it again.
-    Full(Job),
-}
-
 /// How a job went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The job's.
-    pub id: u64,
     /// Bytes by the way they went. Their sum is what the destination gained, in order, from the job's offset on.
     pub moved: Moved,
     /// Why it ended.

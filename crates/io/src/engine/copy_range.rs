@@ -8,16 +8,15 @@ use haul_sys::kernel::Kernel;
 
 use super::calls::again;
 use super::caps::{Caps, Needs, Shares, Way};
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::contract::{End, Engine, FailedOn};
 use super::errnos::refuses_offload;
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB};
 use crate::moved::Refusal;
 
 /// Most that is asked of one call. The kernel stops at 2,147,479,552 bytes; glibc 2.41 and 2.42 mangle counts above 2 GiB.
 const MOST: usize = 1 << 30;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps {
     needs: Needs::OneFilesystem,
     sees_bytes: false,
@@ -30,24 +29,8 @@ pub(super) const CAPS: Caps = Caps {
     ..Caps::BUFFERED
 };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
-    Box::new(CopyRange { kernel })
-}
-
-/// Lets the kernel copy.
-struct CopyRange {
-    kernel: Arc<dyn Kernel>,
-}
-
-impl Engine for CopyRange {
-    fn caps(&self) -> Caps {
-        Caps { max_job: 2 * USEFUL_JOB, ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, copy)
-    }
+    engine_of(kernel, Caps { max_job: 2 * USEFUL_JOB, ..CAPS }, copy)
 }
 
 fn copy(transfer: &mut Transfer<'_>) -> Result<End, End> {

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use haul_sys::kernel::Kernel;
 
-use super::buffer::AlignedBuffer;
 use super::caps::{Caps, Needs, PageCache};
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::contract::{End, Engine, FailedOn};
 use super::switch::{Switch, align_of, grain, write_failed};
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -22,7 +21,6 @@ use crate::moved::Refusal;
 /// single ones took 6.9). Memory is taken only as far as it is used.
 pub const BUFFER: usize = 16 << 20;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps {
     needs: Needs::Direct,
     page_cache: PageCache::Bypassed,
@@ -33,47 +31,20 @@ pub(super) const CAPS: Caps = Caps {
     ..Caps::BUFFERED
 };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(Direct::new(kernel, tuning))
-}
-
-/// Moves bytes past the page cache.
-struct Direct {
-    kernel: Arc<dyn Kernel>,
-    tuning: Tuning,
-    align: usize,
-    buffer: AlignedBuffer,
-}
-
-impl Direct {
-    fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Direct {
-        Direct { kernel, tuning: *tuning, align: grain(), buffer: buffer(tuning, grain()) }
-    }
-
-    /// Makes sure that the buffer suits this alignment.
-    fn suit(&mut self, align: usize) {
-        if align > self.align {
-            self.align = align;
-            self.buffer = buffer(&self.tuning, align);
-        }
-    }
-}
-
-fn buffer(tuning: &Tuning, align: usize) -> AlignedBuffer {
-    tuning.buffer(tuning.buffer_size_or(BUFFER).next_multiple_of(align), align)
-}
-
-impl Engine for Direct {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(USEFUL_JOB, self.buffer.len()), ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
+    let tuning = *tuning;
+    let buffer_for = move |align| tuning.buffer(tuning.buffer_size_or(BUFFER).next_multiple_of(align), align);
+    let mut align = grain();
+    let mut buffer = buffer_for(align);
+    let caps = Caps { max_job: whole_buffers(USEFUL_JOB, buffer.len()), ..CAPS };
+    engine_of(kernel, caps, move |transfer| {
         // The buffer suits both sides, whichever of them will be direct.
-        self.suit(align_of(&job.source).max(align_of(&job.dest)));
-        done(&*self.kernel, &job, |transfer| copy(transfer, self.buffer.bytes()))
-    }
+        let needed = align_of(&transfer.job.source).max(align_of(&transfer.job.dest));
+        if needed > align {
+            (align, buffer) = (needed, buffer_for(needed));
+        }
+        copy(transfer, buffer.bytes())
+    })
 }
 
 fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> Result<End, End> {

@@ -8,40 +8,22 @@ use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::param::page_size;
 
-use super::buffer::AlignedBuffer;
 use super::calls::again;
 use super::caps::{Caps, Needs, PageCache};
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
-use super::transfer::{Transfer, done, failed};
+use super::contract::{End, Engine, FailedOn};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
 /// Larger than for ordinary buffered copies: each write starts its own request to the device.
 const BUFFER: usize = 1 << 20;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps { needs: Needs::Dontcache, page_cache: PageCache::Dropped, ..Caps::BUFFERED };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(Dontcache { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) })
-}
-
-/// Moves bytes through the page cache without leaving them there.
-struct Dontcache {
-    kernel: Arc<dyn Kernel>,
-    /// Aligned: see [`AlignedBuffer`].
-    buffer: AlignedBuffer,
-}
-
-impl Engine for Dontcache {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(USEFUL_JOB, self.buffer.len()), ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, |transfer| copy(transfer, self.buffer.bytes()))
-    }
+    let mut buffer = tuning.buffer(tuning.buffer_size_or(BUFFER), page_size());
+    let caps = Caps { max_job: whole_buffers(USEFUL_JOB, buffer.len()), ..CAPS };
+    engine_of(kernel, caps, move |transfer| copy(transfer, buffer.bytes()))
 }
 
 /// A side that lacks the flag is read or written as usual, as long as the other one has it.

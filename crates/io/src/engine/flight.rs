@@ -25,7 +25,6 @@ pub(super) const SOURCE_DIRECT: usize = 1;
 pub(super) const DEST: usize = 2;
 pub(super) const DEST_DIRECT: usize = 3;
 
-/// How to fly.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Route {
     /// Offsets of the first byte and of the one after the last, multiples of `align`.
@@ -44,11 +43,8 @@ pub(super) struct Route {
     pub(super) needs_direct: bool,
 }
 
-/// How a flight ended.
 pub(super) enum Landing {
-    /// At the end of the route.
     Arrived,
-    /// Before it.
     Early(End),
     /// The queue broke down, perhaps with requests at work: it must not be used again.
     Broken(Errno),
@@ -62,7 +58,6 @@ struct Block {
     offset: u64,
     /// Bytes wanted; fewer once it is known that no more will come.
     len: usize,
-    /// Bytes read.
     have: usize,
     /// Bytes written or left as holes, from its beginning on.
     done: usize,
@@ -95,7 +90,6 @@ pub(super) struct Flight<'f, 'j> {
     blocks: VecDeque<Block>,
     /// Blocks started so far.
     started: usize,
-    /// Requests at work.
     flying: usize,
     /// Offset of the next block.
     next: u64,

@@ -15,9 +15,9 @@ use haul_sys::rustix::param::page_size;
 
 use super::calls::again;
 use super::caps::Caps;
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::contract::{End, Engine, FailedOn};
 use super::errnos::refuses_map;
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -31,33 +31,15 @@ const SMALL: u64 = 32 << 10;
 /// For what is read.
 const BUFFER: usize = 64 << 10;
 
-/// What it can do.
 pub(super) const CAPS: Caps =
     Caps { sees_bytes: false, unit: Some(SEGMENT as u64), whole_pages: true, ..Caps::BUFFERED };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
     let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
     let write = if tuning.buffer_size.is_some() { segment } else { WRITE };
-    Box::new(Mapped { kernel, segment, write, buffer: vec![0; BUFFER] })
-}
-
-/// Maps the source, writes the destination.
-struct Mapped {
-    kernel: Arc<dyn Kernel>,
-    segment: usize,
-    write: usize,
-    buffer: Vec<u8>,
-}
-
-impl Engine for Mapped {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(USEFUL_JOB, self.segment), ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, |transfer| copy(transfer, (self.segment, self.write), &mut self.buffer))
-    }
+    let mut buffer = vec![0; BUFFER];
+    let caps = Caps { max_job: whole_buffers(USEFUL_JOB, segment), ..CAPS };
+    engine_of(kernel, caps, move |transfer| copy(transfer, (segment, write), &mut buffer))
 }
 
 fn copy(transfer: &mut Transfer<'_>, (segment, write): (usize, usize), buffer: &mut [u8]) -> Result<End, End> {

@@ -14,10 +14,10 @@ use haul_sys::rustix::param::page_size;
 
 use super::calls::again;
 use super::caps::{Caps, Needs, PageCache};
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::contract::{End, Engine, FailedOn};
 use super::mapped::{move_segment, source_size};
 use super::switch::{Switch, align_of, write_failed};
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -26,7 +26,6 @@ const SEGMENT: usize = 8 << 20;
 /// For heads, tails and pages that cannot be mapped.
 const BUFFER: usize = 64 << 10;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps {
     needs: Needs::DirectDest,
     sees_bytes: false,
@@ -36,27 +35,11 @@ pub(super) const CAPS: Caps = Caps {
     ..Caps::BUFFERED
 };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
     let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
-    Box::new(MappedDirect { kernel, segment, buffer: vec![0; BUFFER] })
-}
-
-/// Maps the source, writes the destination past the page cache.
-struct MappedDirect {
-    kernel: Arc<dyn Kernel>,
-    segment: usize,
-    buffer: Vec<u8>,
-}
-
-impl Engine for MappedDirect {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(USEFUL_JOB, self.segment), ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, |transfer| copy(transfer, self.segment, &mut self.buffer))
-    }
+    let mut buffer = vec![0; BUFFER];
+    let caps = Caps { max_job: whole_buffers(USEFUL_JOB, segment), ..CAPS };
+    engine_of(kernel, caps, move |transfer| copy(transfer, segment, &mut buffer))
 }
 
 fn copy(transfer: &mut Transfer<'_>, segment: usize, buffer: &mut [u8]) -> Result<End, End> {

@@ -3,10 +3,9 @@
 //! An engine opens nothing, names nothing and sets no metadata. It either moves bytes and says how many went which way,
 //! or refuses, and then the next engine goes on at the exact byte where this one stopped.
 //!
-//! It implements [`Engine`]: `caps` and `submit`, an asynchronous one also `reap`. Its answer is an [`Outcome`]: bytes
-//! by the way they went (cloned, offloaded, written, holes), and why it ended: complete, the source ended, refused (not
-//! supported here: no error), or failed (EIO, ENOSPC, EDQUOT, ENOMEM and everything that no other engine could change:
-//! final).
+//! Its answer to a job is an [`Outcome`]: bytes by the way they went (cloned, offloaded, written, holes), and why it
+//! ended: complete, the source ended, refused (not supported here: no error), or failed (EIO, ENOSPC, EDQUOT, ENOMEM and
+//! everything that no other engine could change: final).
 //!
 //! All engines are rows of one table (`table`): name, help, constructor and [`Caps`], by which the strategy and the
 //! tests ask what an engine can do. `wrap` has engines around engines (trace, faults, short counts) and kernels for
@@ -15,7 +14,7 @@
 //! io_uring, Linux AIO and POSIX AIO are one engine (`queued`) over three queues of [`haul_sys::queue`], which a
 //! [`Kernel`](haul_sys::kernel::Kernel) makes, so that tests script them. `queued` cuts a job into a buffered head, a
 //! flight and a buffered tail; `flight` keeps the blocks of the aligned middle in flight; `shape` finds block size and
-//! depth, within 16 MiB. A job ends only when nothing of it is in flight any more. O_DIRECT is on a description of its
+//! depth, within 16 MiB. O_DIRECT is on a description of its
 //! own, opened through /proc/thread-self/fd.
 
 pub mod buffer;
@@ -45,7 +44,7 @@ mod tuning;
 pub mod wrap;
 
 pub use self::caps::{Caps, Needs, PageCache, Role, Shares, Way};
-pub use self::contract::{DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Side, Submitted, Zeros, complete};
+pub use self::contract::{DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Side, Zeros};
 pub use self::direct::BUFFER as DIRECT_BUFFER;
 pub use self::table::{EngineName, make, make_on};
 pub use self::tuning::Tuning;

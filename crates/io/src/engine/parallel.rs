@@ -10,7 +10,7 @@ use std::time::Instant;
 use haul_sys::{Errno, memory};
 use parking_lot::{Condvar, Mutex};
 
-use super::contract::{End, Engine, FailedOn, Job, Outcome, Side, Zeros, complete};
+use super::contract::{End, Engine, FailedOn, Job, Side, Zeros};
 use super::transfer::failed;
 use crate::moved::Moved;
 use crate::tuner::{Load, Meter, Tuner};
@@ -201,13 +201,9 @@ impl<'i> Shared<'_, 'i> {
                 continue;
             }
             let (source, dest) = (workers.source.clone(), workers.dest.clone());
-            let job = Job { id: offset, source, dest, offset, len, zeros: workers.zeros };
+            let job = Job { source, dest, offset, len, zeros: workers.zeros };
             let engine = engine.get_or_insert_with(workers.make);
-            let outcome = complete(engine.as_mut(), job).unwrap_or_else(|errno| Outcome {
-                id: offset,
-                moved: Moved::default(),
-                end: failed(FailedOn::Copy, errno),
-            });
+            let outcome = engine.run(&job);
             if self.done(offset, outcome.moved, Stopped::End(outcome.end), len) {
                 self.spawn(scope);
             }

@@ -11,10 +11,10 @@ use haul_sys::rustix::param::page_size;
 use haul_sys::{Errno, close};
 
 use super::caps::{Caps, Needs, PageCache};
-use super::contract::{End, Engine, FailedOn, Job, Side, Submitted, Zeros};
+use super::contract::{End, Engine, FailedOn, Job, Side, Zeros};
 use super::flight::{Flight, Landing, Route};
 use super::shape::Shapes;
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, whole_buffers};
 use crate::moved::Refusal;
 
@@ -25,30 +25,44 @@ const BUFFER: usize = 256 << 10;
 /// At the end of a job the queue runs empty, so jobs are long against what is in flight.
 const JOB: u64 = 128 << 20;
 
-/// What such an engine can do.
 pub(super) const CAPS: Caps = Caps { queued: true, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
 /// The same of Linux AIO, which is asynchronous for direct requests only; the others gain from those, but do without.
 pub(super) const CAPS_OF_LINUX_AIO: Caps = Caps { needs: Needs::Direct, ..CAPS };
 
 /// io_uring: registered memory and files, one ring for each engine and so for each thread.
 pub(super) fn io_uring(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(Queued::new(kernel, CAPS, QueueKind::IoUring, tuning))
+    engine(kernel, CAPS, QueueKind::IoUring, tuning)
 }
 
 /// Linux AIO with O_DIRECT: what is left of asynchronous requests where a container refuses io_uring.
 pub(super) fn linux_aio(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(Queued::new(kernel, CAPS_OF_LINUX_AIO, QueueKind::LinuxAio, tuning))
+    engine(kernel, CAPS_OF_LINUX_AIO, QueueKind::LinuxAio, tuning)
 }
 
 /// POSIX AIO: `aio_read` and `aio_write` of the C library, waited for with `aio_suspend`.
 pub(super) fn posix_aio(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(Queued::new(kernel, CAPS, QueueKind::PosixAio, tuning))
+    engine(kernel, CAPS, QueueKind::PosixAio, tuning)
 }
 
 /// An engine that keeps many requests in flight within one job.
+fn engine(kernel: Arc<dyn Kernel>, caps: Caps, kind: QueueKind, tuning: &Tuning) -> Box<dyn Engine> {
+    let mut queued = Queued {
+        kernel: Arc::clone(&kernel),
+        needs_direct: caps.needs == Needs::Direct,
+        kind,
+        queue: None,
+        unavailable: None,
+        shapes: Shapes::new(tuning),
+        allocates: !tuning.no_preallocation,
+        buffer: vec![0; BUFFER],
+    };
+    let caps = Caps { max_job: whole_buffers(JOB, queued.shapes.asked()), ..caps };
+    engine_of(kernel, caps, move |transfer| queued.copy(transfer))
+}
+
 struct Queued {
     kernel: Arc<dyn Kernel>,
-    caps: Caps,
+    needs_direct: bool,
     kind: QueueKind,
     /// Made for the first job; `None` again when it broke down.
     queue: Option<Box<dyn Queue>>,
@@ -68,23 +82,13 @@ struct Direct {
 }
 
 impl Queued {
-    fn new(kernel: Arc<dyn Kernel>, caps: Caps, kind: QueueKind, tuning: &Tuning) -> Queued {
-        let shapes = Shapes::new(tuning);
-        let allocates = !tuning.no_preallocation;
-        Queued { kernel, caps, kind, queue: None, unavailable: None, shapes, allocates, buffer: vec![0; BUFFER] }
-    }
-
-    fn needs_direct(&self) -> bool {
-        self.caps.needs == Needs::Direct
-    }
-
     fn copy(&mut self, transfer: &mut Transfer<'_>) -> Result<End, End> {
         let job = transfer.job;
         transfer.need_offsets()?;
         if transfer.left() == 0 {
             return Ok(End::Complete);
         }
-        if self.needs_direct() && job.source.direct.is_none() && job.dest.direct.is_none() {
+        if self.needs_direct && job.source.direct.is_none() && job.dest.direct.is_none() {
             return Ok(End::Refused(Refusal::NoDirectIo));
         }
         if let Err(errno) = self.make_queue() {
@@ -150,7 +154,7 @@ impl Queued {
     fn fly(&mut self, transfer: &mut Transfer<'_>, start: u64, end: u64) -> Result<(), End> {
         let job = transfer.job;
         let direct = Direct::open(&*self.kernel, job);
-        let needs_direct = self.needs_direct();
+        let needs_direct = self.needs_direct;
         if needs_direct && direct.source.is_none() && direct.dest.is_none() {
             return Err(End::Refused(direct.errno.map_or(Refusal::NoDirectIo, Refusal::Unsupported)));
         }
@@ -212,17 +216,6 @@ fn first_failure(before: Result<(), End>, then: Result<(), Errno>) -> Result<(),
     match (before, then) {
         (Err(End::Failed(_)), _) | (_, Ok(())) => before,
         (_, Err(errno)) => Err(failed(FailedOn::Write, errno)),
-    }
-}
-
-impl Engine for Queued {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(JOB, self.shapes.asked()), ..self.caps }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        let kernel = Arc::clone(&self.kernel);
-        done(&*kernel, &job, |transfer| self.copy(transfer))
     }
 }
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::param::page_size;
 
-use super::buffer::AlignedBuffer;
 use super::caps::Caps;
-use super::contract::{Engine, Job, Submitted};
-use super::transfer::done;
+use super::contract::Engine;
+use super::transfer::engine_of;
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 
 /// Large enough that system calls do not show, small enough to stay in the second-level cache.
@@ -18,27 +17,10 @@ use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 /// XFS returned after 0.9 to 1.1 s with 128 KiB and after 1.7 to 3.9 s, with three times the CPU time, with 256 KiB.
 const BUFFER: usize = 128 << 10;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps { streams: true, ..Caps::BUFFERED };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(ReadWrite { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) })
-}
-
-/// Moves bytes through a buffer; sees them, so it makes holes of zeros.
-struct ReadWrite {
-    kernel: Arc<dyn Kernel>,
-    /// Aligned: see [`AlignedBuffer`].
-    buffer: AlignedBuffer,
-}
-
-impl Engine for ReadWrite {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(USEFUL_JOB, self.buffer.len()), ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, |transfer| transfer.through(self.buffer.bytes()))
-    }
+    let mut buffer = tuning.buffer(tuning.buffer_size_or(BUFFER), page_size());
+    let caps = Caps { max_job: whole_buffers(USEFUL_JOB, buffer.len()), ..CAPS };
+    engine_of(kernel, caps, move |transfer| transfer.through(buffer.bytes()))
 }

@@ -8,19 +8,16 @@ use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::caps::{Caps, Role};
-use super::contract::{End, Engine, FailedOn, Failure, Job, Outcome, Submitted, Zeros};
+use super::contract::{End, Engine, FailedOn, Failure, Job, Outcome, Zeros};
 use super::tuning::{Tuning, USEFUL_JOB};
 use crate::moved::Moved;
 
-/// What it can do.
 pub(super) const CAPS: Caps = Caps { role: Role::Oracle, streams: true, ..Caps::BUFFERED };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
     Box::new(Reference::new(kernel))
 }
 
-/// Reads a few kibibytes, writes them, and so on.
 struct Reference {
     kernel: Arc<dyn Kernel>,
 }
@@ -123,9 +120,9 @@ impl Engine for Reference {
         Caps { max_job: USEFUL_JOB, ..CAPS }
     }
 
-    fn submit(&mut self, job: Job) -> Submitted {
+    fn run(&mut self, job: &Job) -> Outcome {
         let mut moved = Moved::default();
-        let end = self.copy(&job, &mut moved).unwrap_or_else(End::Failed);
-        Submitted::Done(Outcome { id: job.id, moved, end })
+        let end = self.copy(job, &mut moved).unwrap_or_else(End::Failed);
+        Outcome { moved, end }
     }
 }

@@ -9,9 +9,9 @@ use haul_sys::kernel::Kernel;
 
 use super::calls::again;
 use super::caps::{Caps, Way};
-use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::contract::{End, Engine, FailedOn};
 use super::errnos::refuses_splice;
-use super::transfer::{Transfer, done, failed};
+use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -23,37 +23,21 @@ const PIPE: usize = 64 << 10;
 /// What a pipe holds as it is made.
 const USUAL: usize = 1 << 16;
 
-/// What it can do.
 pub(super) const CAPS: Caps =
     Caps { sees_bytes: false, streams: true, way: Way::Offloaded, alone: true, ..Caps::BUFFERED };
 
-/// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
-    Box::new(Splice { kernel, size: tuning.buffer_size_or(PIPE), pipe: None })
-}
-
-/// Moves pages through a pipe of its own.
-struct Splice {
-    kernel: Arc<dyn Kernel>,
-    size: usize,
-    /// Empty between jobs: a pipe that bytes were left in is thrown away.
-    pipe: Option<Pipe>,
+    let size = tuning.buffer_size_or(PIPE);
+    // Empty between jobs: a pipe that bytes were left in is thrown away.
+    let mut pipe = None;
+    let caps = Caps { max_job: whole_buffers(USEFUL_JOB, size), ..CAPS };
+    engine_of(kernel, caps, move |transfer| move_pages(transfer, &mut pipe, size))
 }
 
 struct Pipe {
     out: OwnedFd,
     into: OwnedFd,
     size: usize,
-}
-
-impl Engine for Splice {
-    fn caps(&self) -> Caps {
-        Caps { max_job: whole_buffers(USEFUL_JOB, self.size), ..CAPS }
-    }
-
-    fn submit(&mut self, job: Job) -> Submitted {
-        done(&*self.kernel, &job, |transfer| move_pages(transfer, &mut self.pipe, self.size))
-    }
 }
 
 fn move_pages(transfer: &mut Transfer<'_>, kept: &mut Option<Pipe>, size: usize) -> Result<End, End> {

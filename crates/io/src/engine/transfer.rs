@@ -2,29 +2,45 @@
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::calls::{again, write_some};
-use super::contract::{End, FailedOn, Failure, Job, Outcome, Submitted, Zeros};
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Failure, Job, Outcome, Zeros};
 use super::hole::{self, Hole};
 use crate::moved::{Moved, Refusal};
 
-/// Does a job at once. It ends with whatever `work` gives, as an error too.
-pub(super) fn done(
-    kernel: &dyn Kernel,
-    job: &Job,
-    work: impl FnOnce(&mut Transfer<'_>) -> Result<End, End>,
-) -> Submitted {
-    let mut transfer = Transfer::new(kernel, job);
-    let end = match work(&mut transfer) {
-        Ok(end) | Err(end) => end,
-    };
-    Submitted::Done(transfer.outcome(end))
+/// An engine that does its jobs by this function. A job ends with whatever that gives, as an error too.
+pub(super) fn engine_of<W>(kernel: Arc<dyn Kernel>, caps: Caps, work: W) -> Box<dyn Engine>
+where
+    W: FnMut(&mut Transfer<'_>) -> Result<End, End> + Send + 'static,
+{
+    Box::new(Working { kernel, caps, work })
 }
 
-/// A job under way.
+struct Working<W> {
+    kernel: Arc<dyn Kernel>,
+    caps: Caps,
+    work: W,
+}
+
+impl<W: FnMut(&mut Transfer<'_>) -> Result<End, End> + Send> Engine for Working<W> {
+    fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    fn run(&mut self, job: &Job) -> Outcome {
+        let mut transfer = Transfer::new(&*self.kernel, job);
+        let end = match (self.work)(&mut transfer) {
+            Ok(end) | Err(end) => end,
+        };
+        transfer.outcome(end)
+    }
+}
+
 pub(super) struct Transfer<'a> {
     pub(super) kernel: &'a dyn Kernel,
     pub(super) job: &'a Job,
@@ -60,7 +76,7 @@ impl<'a> Transfer<'a> {
             Some(errno) if matches!(end, End::Complete | End::SourceEnd) => failed(FailedOn::Read, errno),
             _ => end,
         };
-        Outcome { id: self.job.id, moved: self.moved, end }
+        Outcome { moved: self.moved, end }
     }
 
     /// Refuses sides without offsets.
@@ -201,7 +217,6 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// A final error.
 pub(super) fn failed(on: FailedOn, errno: Errno) -> End {
     End::Failed(Failure { on, errno })
 }

@@ -149,6 +149,9 @@ fn describe(disk: &Disk) -> String {
 }
 
 /// The place of a directory or file that is named by a path.
+///
+/// # Errors
+/// As open(2).
 pub fn place_of(path: &Path) -> std::io::Result<Option<Place>> {
     Ok(place(File::open(path)?.as_fd()))
 }

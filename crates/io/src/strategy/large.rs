@@ -120,6 +120,15 @@ pub fn goes_to_device(large: &Large<'_>, cache: CacheUse) -> bool {
     }
 }
 
+/// Whether what is only read of a file of this size need not stay in the page cache.
+pub(crate) fn leaves_the_cache(size: u64, cache: CacheUse) -> bool {
+    match cache {
+        CacheUse::Keep => false,
+        CacheUse::Drop => size >= NEVER_DROPPED,
+        CacheUse::Auto => size >= NEVER_LARGE,
+    }
+}
+
 /// Files of at least this size are allocated first on ext4.
 pub(crate) const ALLOCATED_FIRST: u64 = 1 << 20;
 

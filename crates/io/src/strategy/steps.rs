@@ -57,7 +57,7 @@ impl Steps {
     }
 
     /// The engine that moves the bytes if no extents are shared.
-    pub(super) fn first_mover(&self) -> Option<EngineName> {
+    pub(crate) fn first_mover(&self) -> Option<EngineName> {
         self.engines.iter().copied().find(|name| !name.caps().clones())
     }
 

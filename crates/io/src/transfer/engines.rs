@@ -16,7 +16,6 @@ pub(super) struct Engines {
 }
 
 impl Engines {
-    /// The one of this name, tuned like this.
     pub(super) fn get(&mut self, name: EngineName, mut tuning: Tuning) -> &mut dyn Engine {
         let tally = &self.tally;
         tuning.buffer_size = tuning.buffer_size.or(name.caps().kept_buffer);

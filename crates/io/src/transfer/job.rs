@@ -28,6 +28,8 @@ pub struct Transfer<'a> {
     pub follower: Option<&'a Follower>,
     /// Bytes at the beginning that are there already.
     pub start: u64,
+    /// The destination has old contents: what [`super::Mover::overwrites`] is written over them, anything else empties it first.
+    pub overwrites: bool,
     /// Notes how far the copy is on its device.
     pub checkpoints: Option<&'a Checkpoints<'a>>,
     /// Other processes, if they may help.
@@ -49,6 +51,7 @@ impl<'a> Transfer<'a> {
             demands,
             follower: None,
             start: 0,
+            overwrites: false,
             checkpoints: None,
             peers: None,
         }

@@ -5,7 +5,7 @@
 //! directories, nor what else becomes of a file: who gives a `Transfer` does. `mover` is one thread's part of it,
 //! `moving` one file while its bytes move, `small` the short cut for files of some KiB, `pieces` what several workers
 //! of one file move, `shared_range` what other processes move of it; `checkpoints`, `drop_behind` and `readahead` go
-//! before or behind the copy, and `throttled` waits for its turn.
+//! before or behind the copy, `unwritten` keeps short what waits for a slow device, and `throttled` waits for its turn.
 //!
 //! # Large files
 //!
@@ -24,6 +24,7 @@
 //!   a queue of their own, which `auto` does not choose.
 
 mod checkpoints;
+mod comparison;
 mod drop_behind;
 mod engines;
 mod job;
@@ -40,8 +41,10 @@ mod small;
 #[cfg(test)]
 mod test_support;
 mod throttled;
+mod unwritten;
 
 pub use checkpoints::{Checkpoints, Log, Over, STEP};
+pub use comparison::{Buffers, Comparison};
 pub use job::Transfer;
 pub use mover::facts_of;
 pub use mover::{Mover, Shared};

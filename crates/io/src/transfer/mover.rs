@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
+use haul_sys::kernel::{Kernel, Linux};
 
+use crate::engine::calls::again;
 use crate::engine::{EngineName, Refusal};
 use crate::facts::{Filesystem, Surroundings};
 use crate::moved::Moved;
@@ -22,8 +24,9 @@ use super::readahead::Trial;
 use super::report::{Cause, PartReport, Report, Stop, Tried};
 use super::sides::direct_align;
 use super::small::Small;
-use crate::control::Control;
-use crate::options::DataOptions;
+use super::unwritten::{Device, PIECE, Sending, Unwritten};
+use crate::control::{Cancel, Control};
+use crate::options::{DataOptions, Writeback};
 use crate::profile::{PlaceEntry, Preference, SizeClass};
 use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, Demands, MOST_TINY, Steps, WORTH_ASKING};
 
@@ -36,6 +39,17 @@ pub struct Shared {
     pub probe: Probe,
     /// Whether cold files are read ahead on request.
     ahead: Arc<Trial>,
+    unwritten: Unwritten,
+}
+
+impl Shared {
+    /// Waits, at the end of a run, until slow devices have but little left to write.
+    ///
+    /// # Errors
+    /// The first one of data that such a device did not take.
+    pub fn settle_unwritten(&self, cancel: &Cancel) -> Result<(), Errno> {
+        self.unwritten.settle(&|| cancel.is_cancelled()).map_or(Ok(()), Err)
+    }
 }
 
 /// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
@@ -53,6 +67,8 @@ pub struct Mover {
     small: Small,
     /// Bytes of copies that went through the page cache, since somebody asked.
     left_in_cache: u64,
+    /// The device that was written to last.
+    written_to: Option<(DeviceNumber, Option<Arc<Device>>)>,
 }
 
 /// Pairs of devices, and which place of a profile both of them are.
@@ -129,21 +145,53 @@ impl Mover {
         }
     }
 
-    /// Moves the data.
-    pub fn move_data(&mut self, job: &Transfer<'_>, options: &DataOptions, control: Control<'_>) -> Report {
+    /// What is known of a file without questions, what was chosen by that, and whether it is a small file that is moved in one
+    /// go.
+    fn look(
+        &mut self,
+        job: &Transfer<'_>,
+        options: &DataOptions,
+        control: Control<'_>,
+    ) -> (DataFacts, Arc<Steps>, bool) {
         let preferred = self.preferred(job, options);
         let quick = DataFacts { preferred, ..self.facts(job, false) };
         let steps = self.choose_quickly(&quick, options);
+        let small = options.readahead.is_none() && self.small.may_move(job, (&quick, &steps), control);
+        (quick, steps, small)
+    }
+
+    /// Whether a file is written over the old contents of its destination in one go, and cut to its size afterwards: nothing is
+    /// lost by that before the new bytes are there, and the blocks stay where they are. A file that was truncated first would
+    /// get new ones and be written back at its close (ext4, XFS), which takes most of the time of a small file.
+    pub fn overwrites(&mut self, job: &Transfer<'_>, options: &DataOptions, control: Control<'_>) -> bool {
+        job.dest_inode.size > 0 && self.look(job, options, control).2
+    }
+
+    /// Moves the data.
+    pub fn move_data(&mut self, job: &Transfer<'_>, options: &DataOptions, control: Control<'_>) -> Report {
+        let (quick, steps, small) = self.look(job, options, control);
+        let preferred = quick.preferred;
         let started = Instant::now();
-        if options.readahead.is_none() && self.small.may_move(job, (&quick, &steps), control) {
+        let truncating = |steps, errno| {
+            let stop = Stop::Failed(Cause::Truncating(errno));
+            Report::nothing(steps, started.elapsed(), Some(stop))
+        };
+        if small {
             match self.small.moves(job) {
                 Ok(false) => {}
-                Ok(true) => return self.report_small(job, steps, control, started),
-                Err(errno) => {
-                    let stop = Stop::Failed(Cause::Truncating(errno));
-                    return Report::nothing(steps, started.elapsed(), Some(stop));
+                Ok(true) => {
+                    if let Some(sending) = self.sending(job, options, control) {
+                        sending.small(job.source_inode.size);
+                    }
+                    return self.report_small(job, steps, control, started);
                 }
+                Err(errno) => return truncating(steps, errno),
             }
+        } else if job.overwrites
+            && let Err(errno) = again(|| Linux.set_size(job.dest.as_fd(), 0))
+        {
+            // It is not as it was when it was looked at.
+            return truncating(steps, errno);
         }
         let large = probe::is_worth_it(job.source_inode, job.dest_inode, WORTH_ASKING);
         if large {
@@ -152,7 +200,7 @@ impl Mover {
         let mut refused = Vec::new();
         if let Some(name) = steps.cloning_first().filter(|_| large) {
             // Sharing extents takes a millisecond, and the questions about a large file some fifty.
-            let mut attempt = Moving::new(job, control, &quick, &steps, options, &self.shared.ahead);
+            let mut attempt = Moving::new(job, control, &quick, &steps, options, (&self.shared.ahead, None));
             let cloned = attempt.clone_whole(&mut self.engines, name).and_then(|end| match end {
                 Some(end) => attempt.complete(end).map(Some),
                 None => Ok(None),
@@ -167,13 +215,15 @@ impl Mover {
             self.learn(job, tried);
         }
         if !large {
-            let mut moving = Moving::new(job, control, &quick, &steps, options, &self.shared.ahead);
+            let sending = self.sending(job, options, control);
+            let mut moving = Moving::new(job, control, &quick, &steps, options, (&self.shared.ahead, sending));
             let result = moving.run(&mut self.engines);
             return self.conclude(moving, options, result, large, started);
         }
         let facts = DataFacts { preferred, ..self.facts(job, large) };
         let steps = Arc::new(strategy::choose(&facts, options));
-        let mut moving = Moving::new(job, control, &facts, &steps, options, &self.shared.ahead);
+        let sending = self.sending(job, options, control);
+        let mut moving = Moving::new(job, control, &facts, &steps, options, (&self.shared.ahead, sending));
         moving.useless.extend(refused.iter().map(|tried| tried.engine));
         moving.tried = refused;
         let result = moving.run(&mut self.engines);
@@ -193,12 +243,30 @@ impl Mover {
         let preferred = self.preferred(job, options);
         let facts = DataFacts { preferred, ..self.facts(job, true) };
         let steps = Arc::new(strategy::choose(&facts, options));
-        let mut moving = Moving::new(job, control, &facts, &steps, options, &self.shared.ahead);
+        // The file's other parts come from elsewhere.
+        let mut moving = Moving::new(job, control, &facts, &steps, options, (&self.shared.ahead, None));
         let reached = moving.run_part(offset, len);
         let closed = moving.close();
         self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
         let reached = if closed.is_ok() { reached } else { 0 };
         PartReport { reached, tried: moving.tried, moved: moving.moved, time: started.elapsed() }
+    }
+
+    /// How a file goes to its device, if somebody has to see to that: a small one only where the device is known to be slow.
+    fn sending(&mut self, job: &Transfer<'_>, options: &DataOptions, control: Control<'_>) -> Option<Sending> {
+        let is_large = job.source_inode.size >= PIECE;
+        let kernel = options.writeback == Writeback::Kernel || job.dest_inode.kind != Kind::Regular;
+        if kernel || !(is_large || self.shared.unwritten.is_asked_of_all()) {
+            return None;
+        }
+        let number = job.dest_inode.id.device();
+        let device = match &self.written_to {
+            Some((same, device)) if *same == number => device,
+            _ => &self.written_to.insert((number, self.shared.unwritten.device(number, job.dest.as_fd()))).1,
+        };
+        let device = device.as_ref()?;
+        let counts = is_large || device.counts_all();
+        counts.then(|| Sending::new(Arc::clone(device), &job.dest, (job.start, job.source_inode.size), control.cancel))
     }
 
     /// A small file was moved.
@@ -321,6 +389,9 @@ impl Mover {
 
 /// What a copy between two open files would be chosen by, if nothing is known of the two filesystems yet. `dest` is as a copy
 /// opens it; the plan's profile is left out.
+///
+/// # Errors
+/// As statx(2).
 pub fn facts_of(source: &OwnedFd, dest: &OwnedFd) -> Result<DataFacts, Errno> {
     let inodes = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
     let around = Probe::default().look((source.as_fd(), &inodes.0), (dest.as_fd(), &inodes.1));

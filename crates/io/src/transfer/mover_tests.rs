@@ -74,6 +74,21 @@ fn a_small_file_is_reported_once_as_read_and_written() {
 }
 
 #[test]
+fn old_contents_that_are_not_overwritten_in_one_go_are_cut_first() {
+    let (options, heard) = (read_write(), Recorder::default());
+    for (size, at_once) in [(5000, true), (100 * KIB, false)] {
+        let pair = Pair::of(disk(&painted(size)), disk(&vec![b'o'; 300 * KIB]));
+        let mut mover = mover();
+        let job = Transfer { overwrites: true, ..pair.transfer() };
+        assert_eq!(mover.overwrites(&job, &options, heard.control()), at_once, "{size} bytes");
+        assert_eq!(mover.move_data(&job, &options, heard.control()).stopped, None);
+        assert!(pair.copied() == painted(size), "{size} bytes");
+    }
+    let empty = Pair::on_disk(&painted(5000));
+    assert!(!mover().overwrites(&empty.transfer(), &options, heard.control()), "nothing is there to be overwritten");
+}
+
+#[test]
 fn an_empty_file_moves_nothing_to_hear_of() {
     let (pair, heard) = (Pair::in_memory(&[]), Recorder::default());
     let report = mover().move_data(&pair.transfer(), &DataOptions::default(), heard.control());

@@ -10,7 +10,7 @@ use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::engine::parallel::{FileWorkers, Ran, Stopped};
-use crate::engine::{End, Engine, EngineName, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
+use crate::engine::{End, Engine, EngineName, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros};
 use crate::moved::Moved;
 use crate::pace::Work;
 use crate::ranges::{Extent, Extents};
@@ -28,6 +28,7 @@ use super::report::{Cause, Stop, Tried};
 use super::shared_range::SharedRange;
 use super::sides::{open_for_direct, side};
 use super::throttled::{CANCELLED, Throttled};
+use super::unwritten::Sending;
 use crate::control::Control;
 use crate::options::DataOptions;
 use crate::strategy::{self, DataFacts, Ranges, Steps};
@@ -38,7 +39,6 @@ const END_OF_OFFSETS: u64 = i64::MAX as u64;
 /// How far a cold source is read ahead where the user does not say it: enough for several requests of the device.
 const COLD_WINDOW: u64 = 8 << 20;
 
-/// One file while it is being moved.
 pub struct Moving<'a> {
     pub job: &'a Transfer<'a>,
     pub control: Control<'a>,
@@ -54,6 +54,7 @@ pub struct Moving<'a> {
     /// Bytes of it that other processes have copied.
     elsewhere: u64,
     behind: Option<DropBehind>,
+    sending: Option<Sending>,
     /// The destination has got a size of its own, or bytes behind the end: it is set right when all is moved.
     ragged: bool,
     /// Most workers that there were.
@@ -75,7 +76,7 @@ impl<'a> Moving<'a> {
         facts: &DataFacts,
         steps: &'a Arc<Steps>,
         options: &DataOptions,
-        trial: &Arc<Trial>,
+        (trial, sending): (&Arc<Trial>, Option<Sending>),
     ) -> Moving<'a> {
         let seekable = facts.seekable && steps.ranges != Ranges::Stream;
         // What comes as a stream can still leave holes in a file.
@@ -113,6 +114,9 @@ impl<'a> Moving<'a> {
             moved: Moved::default(),
             elsewhere: 0,
             behind: if steps.forget_source || steps.send_dest { DropBehind::new(forget, send) } else { None },
+            // What goes to the device as it is, or leaves no pages, is not waited for twice.
+            sending: sending
+                .filter(|_| !steps.send_dest && steps.first_mover().is_some_and(|name| !name.caps().leaves_no_pages())),
             ragged: false,
             workers: 1,
             reached: 0,
@@ -151,6 +155,9 @@ impl<'a> Moving<'a> {
             follower.whole(end, self.behind.is_some());
         }
         self.trail().reached(end);
+        if let Some(sending) = &self.sending {
+            sending.end();
+        }
         match &self.behind {
             Some(behind) => behind.tidy(true).map_err(|errno| failed(Failure { on: FailedOn::Write, errno })),
             None => Ok(()),
@@ -158,7 +165,12 @@ impl<'a> Moving<'a> {
     }
 
     fn trail(&self) -> Trailing<'_> {
-        Trailing { follower: self.job.follower, checkpoints: self.job.checkpoints, behind: self.behind.as_ref() }
+        Trailing {
+            follower: self.job.follower,
+            checkpoints: self.job.checkpoints,
+            behind: self.behind.as_ref(),
+            sending: self.sending.as_ref(),
+        }
     }
 
     /// Takes the space of the file but for its last byte (see [`LAST_BYTES`]), where that was chosen. Whether there is enough
@@ -179,6 +191,9 @@ impl<'a> Moving<'a> {
     /// After a failure: takes away what stands behind the last byte that counts. Allocated space and pieces that were ahead
     /// would make a destination that is kept look whole.
     pub fn cut(&self) {
+        if let Some(sending) = &self.sending {
+            sending.abandon();
+        }
         if self.job.dest_inode.kind == Kind::Regular {
             // The copy has failed already, and that is what is reported.
             retry_on_intr(|| ftruncate(&self.job.dest, self.job.start + self.moved.total())).ok();
@@ -340,15 +355,12 @@ impl<'a> Moving<'a> {
         let tuner = Tuner::of_file(workers.start, workers.most);
         let workers = FileWorkers { make: &make, source, dest, zeros: self.zeros, piece, tuner, watch: &lookout };
         let ran = workers.run(at, ranges);
-        let refused = match ran.stopped {
-            Stopped::End(End::Refused(refusal)) => Some(refusal),
-            _ => None,
-        };
         self.read_ahead = read_ahead.map(|ahead| ahead.into_inner());
         // Holes of the source are nobody's work.
         let holes_seen = self.zeros == Zeros::Write;
         let own = Moved { holes: if holes_seen { 0 } else { ran.moved.holes }, ..ran.moved };
-        self.record(name, own, refused);
+        let end = if let Stopped::End(end) = ran.stopped { end } else { End::Complete };
+        self.record(name, own, end);
         self.moved += ran.moved;
         self.ragged |= ran.beyond;
         self.workers = self.workers.max(ran.workers);
@@ -452,6 +464,7 @@ impl<'a> Moving<'a> {
                 continue;
             }
             let max_job = engines.get(name, steps.tuning).caps().max_job;
+            let unit = unit_of(name, &steps.tuning).unwrap_or(0);
             loop {
                 if left == 0 {
                     return Ok(Reached::End);
@@ -460,7 +473,8 @@ impl<'a> Moving<'a> {
                     return Err(Stop::Cancelled);
                 }
                 let piece = max_job.min(self.control.pace.piece()).min(self.read_ahead(name, at, left));
-                let piece = piece.min(self.trail().piece());
+                // A buffer that the user asked for is used whole.
+                let piece = piece.min(self.trail().piece().max(unit));
                 let outcome = self.submit(engines, name, at, left.min(piece))?;
                 let moved = outcome.moved.total();
                 at += moved;
@@ -505,31 +519,27 @@ impl<'a> Moving<'a> {
         let bytes = if name.caps().clones() { 0 } else { len.min(size.saturating_sub(offset)) };
         let turn = control.pace.turn(Work { bytes, operations: 1 }, &|| control.cancel.is_cancelled());
         let turn = turn.ok_or(Stop::Cancelled)?;
-        let engine = engines.get(name, self.steps.tuning);
-        let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
-        let outcome = complete(engine, job).map_err(|errno| failed(Failure { on: FailedOn::Copy, errno }));
-        let moved = outcome.as_ref().map(|outcome| outcome.moved).unwrap_or_default();
+        let job = Job { source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
+        let outcome = engines.get(name, self.steps.tuning).run(&job);
+        let moved = outcome.moved;
         // Engines whose requests are not system calls of their own count for one at least.
         let operations = engines.take_requests().max(1);
         control.pace.settle(turn, Work { bytes: moved.offloaded + moved.written, operations });
-        let outcome = outcome?;
-        self.moved += outcome.moved;
-        let refused = match outcome.end {
-            End::Refused(refusal) => Some(refusal),
-            _ => None,
-        };
-        self.record(name, outcome.moved, refused);
-        if outcome.moved.total() > 0 {
-            self.control.progress.moved(outcome.moved);
+        self.moved += moved;
+        self.record(name, moved, outcome.end);
+        if moved.total() > 0 {
+            self.control.progress.moved(moved);
         }
-        self.trail().reached(offset + outcome.moved.total());
+        self.trail().moved(moved);
+        self.trail().reached(offset + moved.total());
         if let Some(behind) = &self.behind {
             behind.tidy(false).map_err(|errno| failed(Failure { on: FailedOn::Write, errno }))?;
         }
         Ok(outcome)
     }
 
-    fn record(&mut self, name: EngineName, moved: Moved, refused: Option<Refusal>) {
+    fn record(&mut self, name: EngineName, moved: Moved, end: End) {
+        let refused = if let End::Refused(refusal) = end { Some(refusal) } else { None };
         match self.tried.iter_mut().find(|tried| tried.engine == name) {
             Some(tried) => {
                 tried.moved += moved;
@@ -565,7 +575,6 @@ impl<'a> Moving<'a> {
     }
 }
 
-/// Bytes could not be moved.
 fn failed(failure: Failure) -> Stop {
     Stop::Failed(Cause::Moving(failure))
 }

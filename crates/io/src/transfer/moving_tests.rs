@@ -22,7 +22,7 @@ fn moving<T>(
     let mut steps = choose(&facts, options);
     change(&mut steps);
     let (heard, transfer, steps) = (Recorder::default(), pair.transfer(), Arc::new(steps));
-    let mut moving = Moving::new(&transfer, heard.control(), &facts, &steps, options, &Arc::default());
+    let mut moving = Moving::new(&transfer, heard.control(), &facts, &steps, options, (&Arc::default(), None));
     let outcome = act(&mut moving, &mut Engines::default());
     assert_eq!(heard.total(), moving.moved, "what was heard is what was moved");
     outcome

@@ -17,11 +17,11 @@ use super::checkpoints::{self, Checkpoints};
 use super::drop_behind::DropBehind;
 use super::readahead::ReadAhead;
 use super::shared_range::SharedRange;
+use super::unwritten::Sending;
 use crate::control::Control;
 use crate::engine::EngineName;
 use crate::strategy;
 
-/// Looks after a file that several workers move.
 pub struct Monitor<'a> {
     pub control: Control<'a>,
     pub trail: Trailing<'a>,
@@ -48,6 +48,7 @@ impl Watch for Monitor<'_> {
     }
 
     fn advanced(&self, to: u64, moved: Moved) {
+        self.trail.moved(moved);
         self.trail.reached(to);
         self.control.progress.moved(moved);
     }
@@ -59,6 +60,7 @@ pub struct Trailing<'a> {
     pub follower: Option<&'a Follower>,
     pub checkpoints: Option<&'a Checkpoints<'a>>,
     pub behind: Option<&'a DropBehind>,
+    pub sending: Option<&'a Sending>,
 }
 
 impl Trailing<'_> {
@@ -69,6 +71,16 @@ impl Trailing<'_> {
         }
         if let Some(checkpoints) = self.checkpoints {
             checkpoints.let_follow(at);
+        }
+        if let Some(sending) = self.sending {
+            sending.let_follow();
+        }
+    }
+
+    /// So much more was moved.
+    pub fn moved(&self, more: Moved) {
+        if let Some(sending) = self.sending {
+            sending.moved(more);
         }
     }
 
@@ -85,12 +97,17 @@ impl Trailing<'_> {
         if let Some(behind) = self.behind {
             behind.copied(left_behind);
         }
+        if let Some(sending) = self.sending {
+            sending.reached(to);
+        }
     }
 
     /// The most bytes that are moved at a time, so that they can begin soon.
     pub fn piece(&self) -> u64 {
         let followed = self.follower.map_or(u64::MAX, |_| Follower::PIECE);
-        self.checkpoints.map_or(followed, |_| followed.min(checkpoints::STEP))
+        let noted = self.checkpoints.map_or(u64::MAX, |_| checkpoints::STEP);
+        let sent = self.sending.map_or(u64::MAX, Sending::job);
+        followed.min(noted).min(sent)
     }
 }
 

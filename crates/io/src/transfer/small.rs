@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use haul_sys::Errno;
 use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::param::page_size;
 
 use crate::engine::Tuning;
@@ -53,7 +52,7 @@ impl Small {
     pub(super) fn moves(&mut self, job: &Transfer<'_>) -> Result<bool, Errno> {
         let buffer = self.0.get_or_insert_with(|| AlignedBuffer::for_copying(BUFFER));
         let files = (job.source.as_fd(), job.dest.as_fd());
-        in_one_go(&Linux, files, job.source_inode.size, buffer.bytes())
+        in_one_go(&Linux, files, (job.source_inode.size, job.overwrites), buffer.bytes())
     }
 }
 
@@ -91,24 +90,31 @@ fn is_cached(kernel: &dyn Kernel, source: BorrowedFd<'_>, size: u64) -> bool {
     kernel.cached_pages(source, 0, size).is_ok_and(|pages| pages >= size.div_ceil(page_size() as u64))
 }
 
-/// Copies a file of so many bytes by one read and one write. False if one of them did not do all that, or failed: then the
-/// destination is empty, since the engine may find fewer bytes than were read here. The error is that of emptying it.
+/// Copies a file of so many bytes by one read and one write, over old contents if there are some. False if one of them did not
+/// do all that, or failed: then the destination is empty, since the engine may find fewer bytes than were read here. The error
+/// is that of cutting it.
 fn in_one_go(
     kernel: &dyn Kernel,
     (source, dest): (BorrowedFd<'_>, BorrowedFd<'_>),
-    size: u64,
+    (size, overwrites): (u64, bool),
     buffer: &mut [u8],
 ) -> Result<bool, Errno> {
-    let Ok(size) = usize::try_from(size) else { return Ok(false) };
-    let Some(space) = buffer.get_mut(..=size) else { return Ok(false) };
-    // Where there was space for another byte, fewer than that are all.
-    if again(|| kernel.pread(source, space, 0)) != Ok(size) {
-        return Ok(false);
+    let read = usize::try_from(size).ok().and_then(|len| {
+        let space = buffer.get_mut(..=len)?;
+        // Where there was space for another byte, fewer than that are all.
+        (again(|| kernel.pread(source, space, 0)) == Ok(len)).then_some(&space[..len])
+    });
+    let written =
+        read.is_some_and(|bytes| bytes.is_empty() || again(|| kernel.pwrite(dest, bytes, 0)) == Ok(bytes.len()));
+    if overwrites || (!written && read.is_some()) {
+        again(|| kernel.set_size(dest, if written { size } else { 0 }))?;
     }
-    if size == 0 || again(|| kernel.pwrite(dest, &space[..size], 0)) == Ok(size) {
-        return Ok(true);
+    if overwrites && written {
+        // Before the times of the source say that its contents are there, as a truncated file is written back at its close:
+        // a crash must not leave old bytes with a new time. It waits for nothing, and what fails, fails at the next sync.
+        kernel.write_back(dest, false).ok();
     }
-    again(|| ftruncate(dest, 0)).map(|()| false)
+    Ok(written)
 }
 
 #[cfg(test)]
@@ -119,6 +125,7 @@ mod tests {
 
     use haul_sys::kernel::Fd;
     use haul_testbed::temp_dir;
+    use parking_lot::Mutex;
 
     /// Bytes that are not alike.
     fn bytes(size: usize) -> Vec<u8> {
@@ -132,7 +139,7 @@ mod tests {
         fs::write(&from, bytes(size)).unwrap();
         let (source, dest) = (File::open(&from).unwrap(), File::create(&to).unwrap());
         let files = (source.as_fd(), dest.as_fd());
-        let whole = in_one_go(kernel, files, seen as u64, &mut [0; BUFFER]).unwrap();
+        let whole = in_one_go(kernel, files, (seen as u64, false), &mut [0; BUFFER]).unwrap();
         let copied = fs::read(to).unwrap();
         assert!(whole || copied.is_empty(), "{} bytes are left", copied.len());
         whole.then_some(copied)
@@ -179,6 +186,60 @@ mod tests {
             assert_eq!(copy(&Short { read, write }, 1000, 1000), None, "{read} bytes read, {write} written");
         }
         assert!(copy(&Short { read: enough, write: enough }, 1000, 1000) == Some(bytes(1000)));
+    }
+
+    /// Writes down what is done to the destination; writes at most so many bytes at a time.
+    #[derive(Debug, Default)]
+    struct Noted {
+        most: usize,
+        calls: Mutex<Vec<&'static str>>,
+    }
+
+    impl Kernel for Noted {
+        fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+            self.calls.lock().push("write");
+            Linux.pwrite(fd, &bytes[..self.most.min(bytes.len())], offset)
+        }
+
+        fn set_size(&self, fd: Fd<'_>, size: u64) -> Result<(), Errno> {
+            self.calls.lock().push("cut");
+            Linux.set_size(fd, size)
+        }
+
+        fn write_back(&self, _: Fd<'_>, wait: bool) -> Result<(), Errno> {
+            assert!(!wait);
+            self.calls.lock().push("write back");
+            Ok(())
+        }
+    }
+
+    /// Writes a file of `size` bytes over one of `old`: whether that is done, what is there then, and how that came.
+    fn overwrite(size: usize, old: usize, most: usize) -> (bool, Vec<u8>, Vec<&'static str>) {
+        let dir = temp_dir();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, bytes(size)).unwrap();
+        fs::write(&to, vec![b'o'; old]).unwrap();
+        let (source, dest) = (File::open(&from).unwrap(), File::options().write(true).open(&to).unwrap());
+        let kernel = Noted { most, ..Noted::default() };
+        let files = (source.as_fd(), dest.as_fd());
+        let whole = in_one_go(&kernel, files, (size as u64, true), &mut [0; BUFFER]).unwrap();
+        (whole, fs::read(to).unwrap(), kernel.calls.into_inner())
+    }
+
+    #[test]
+    fn old_contents_are_overwritten_then_cut_then_on_their_way_to_the_device() {
+        for (size, old) in [(1000, 1), (1000, 1000), (1000, 70_000), (BUFFER - 1, 5)] {
+            let (whole, now, calls) = overwrite(size, old, usize::MAX);
+            assert!(whole && now == bytes(size), "{size} bytes over {old}");
+            assert_eq!(calls, ["write", "cut", "write back"]);
+        }
+        assert_eq!(overwrite(0, 9, usize::MAX), (true, vec![], vec!["cut", "write back"]));
+    }
+
+    #[test]
+    fn what_cannot_be_overwritten_in_one_go_is_emptied_for_the_engine() {
+        assert_eq!(overwrite(1000, 2000, 999), (false, vec![], vec!["write", "cut"]));
+        assert_eq!(overwrite(BUFFER, 2000, usize::MAX), (false, vec![], vec!["cut"]));
     }
 
     /// So many pages are in the page cache, if the kernel tells.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 
 use crate::engine::wrap::{Hooked, Tally};
-use crate::engine::{self, Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted, Tuning, complete};
+use crate::engine::{self, Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Tuning};
 use crate::pace::{Pace, Work};
 
 use crate::control::Cancel;
@@ -29,17 +29,12 @@ impl Throttled {
         Throttled { inner, tally, pace: pace.clone(), cancel: cancel.clone() }
     }
 
-    fn piece(&mut self, job: Job) -> Outcome {
-        let id = job.id;
+    fn piece(&mut self, job: &Job) -> Outcome {
         let expected = Work { bytes: job.len, operations: 1 };
         let Some(turn) = self.pace.turn(expected, &|| self.cancel.is_cancelled()) else {
-            return Outcome { id, moved: Moved::default(), end: End::Failed(CANCELLED) };
+            return Outcome { moved: Moved::default(), end: End::Failed(CANCELLED) };
         };
-        let outcome = complete(self.inner.as_mut(), job).unwrap_or_else(|errno| Outcome {
-            id,
-            moved: Moved::default(),
-            end: End::Failed(Failure { on: FailedOn::Copy, errno }),
-        });
+        let outcome = self.inner.run(job);
         // Engines whose requests are not system calls of their own count for one at least.
         let operations = self.tally.take().max(1);
         self.pace.settle(turn, Work { bytes: outcome.moved.offloaded + outcome.moved.written, operations });
@@ -52,15 +47,15 @@ impl Engine for Throttled {
         self.inner.caps()
     }
 
-    fn submit(&mut self, job: Job) -> Submitted {
+    fn run(&mut self, job: &Job) -> Outcome {
         let mut moved = Moved::default();
         loop {
             let done = moved.total();
             let len = (job.len - done).min(self.pace.piece().max(1));
-            let outcome = self.piece(Job { offset: job.offset + done, len, ..job.clone() });
+            let outcome = self.piece(&Job { offset: job.offset + done, len, ..job.clone() });
             moved += outcome.moved;
             if outcome.end != End::Complete || moved.total() >= job.len {
-                return Submitted::Done(Outcome { id: job.id, moved, end: outcome.end });
+                return Outcome { moved, end: outcome.end };
             }
         }
     }

@@ -33,8 +33,12 @@ pub enum Finding {
 
 /// Reads a synced file past the page cache and compares it with the fingerprints of its source.
 ///
-/// `exact`: it is a regular file, and must not be longer than its source, as a device may. `file` may be open for writing only; it is opened anew. Where there is no direct I/O its pages are forgotten, and
-/// cachestat(2) has to say that none is left (Linux 6.5).
+/// `exact`: it is a regular file, and must not be longer than its source, as a device may. `file` may be open for writing
+/// only; it is opened anew. Where there is no direct I/O its pages are forgotten, and cachestat(2) has to say that none is
+/// left (Linux 6.5).
+///
+/// # Errors
+/// What the kernel says when the file is opened, read or forgotten.
 pub fn compare_with_device(
     kernel: &dyn Kernel,
     file: BorrowedFd<'_>,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use haul_io::engine::EngineName;
 use haul_io::engine::{
-    DirectAlign, End, Engine, Job, Moved, Needs, Outcome, Refusal, Role, Shares, Side, Submitted, Tuning, Zeros, hole,
-    make, make_on,
+    DirectAlign, End, Engine, Job, Moved, Needs, Outcome, Refusal, Role, Shares, Side, Tuning, Zeros, hole, make,
+    make_on,
 };
 use haul_io::ranges::{Extent, Extents};
 use haul_sys::kernel::{Kernel, Linux};
@@ -65,23 +65,13 @@ pub fn dest(path: impl AsRef<Path>) -> Side {
 }
 
 pub fn job(source: &Side, dest: &Side, offset: u64, len: u64) -> Job {
-    Job { id: 7, source: source.clone(), dest: dest.clone(), offset, len, zeros: Zeros::Write }
+    Job { source: source.clone(), dest: dest.clone(), offset, len, zeros: Zeros::Write }
 }
 
-/// Submits one job and waits for it.
+/// Does one job.
 pub fn run(engine: &mut dyn Engine, job: Job) -> Outcome {
-    let (id, len) = (job.id, job.len);
-    let outcome = match engine.submit(job) {
-        Submitted::Done(outcome) => outcome,
-        Submitted::Queued => {
-            let mut done = Vec::new();
-            engine.reap(1, &mut done).unwrap();
-            assert_eq!(done.len(), 1);
-            done.swap_remove(0)
-        }
-        Submitted::Full(_) => panic!("a fresh engine is full"),
-    };
-    assert_eq!(outcome.id, id);
+    let len = job.len;
+    let outcome = engine.run(&job);
     assert!(outcome.moved.total() <= len, "{outcome:?} of {len}");
     if outcome.end == End::Complete {
         assert_eq!(outcome.moved.total(), len, "complete means all");

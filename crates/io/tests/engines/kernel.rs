@@ -89,6 +89,7 @@ fn failed_on(call: Call) -> FailedOn {
         Call::CopyFileRange | Call::CloneFile | Call::CloneRange => FailedOn::Copy,
         Call::PunchHole => FailedOn::Hole,
         Call::SeekData | Call::SeekHole => panic!("an engine looks for no holes"),
+        Call::Fadvise | Call::Allocate => panic!("nobody is asked before"),
     }
 }
 

@@ -633,7 +633,7 @@ fn a_destination_is_closed_for_good_when_the_job_is_done() {
         // A read lease is granted only where nobody has the file open for writing. Another test may start a process at
         // this moment, which has our descriptors until it runs its program.
         let file = File::open(&b).unwrap();
-        let lease = || haul_sys::sandbox::take_read_lease(&file).inspect_err(|_| std::thread::yield_now());
+        let lease = || haul_sys::for_tests::take_read_lease(&file).inspect_err(|_| std::thread::yield_now());
         assert!((0..100_000).any(|_| lease().is_ok()), "{name} keeps it open");
         fs::remove_file(&b).unwrap();
     }

@@ -83,7 +83,7 @@ fn a_trace_holds_the_jobs_and_their_outcomes_in_order() {
     let job = Job { zeros: Zeros::Skip(512), ..job(&source(dir.join("a")), &dest(dir.join("b")), 0, 600) };
     let first = run(&mut engine, job.clone());
     let second = run(&mut engine, Job { offset: 600, ..job });
-    let asked = |offset| Event::Job { id: 7, offset, len: 600, zeros: Zeros::Skip(512) };
+    let asked = |offset| Event::Job { offset, len: 600, zeros: Zeros::Skip(512) };
     let expected = [asked(0), Event::Outcome(first), asked(600), Event::Outcome(second)];
     assert_eq!(*log.lock().unwrap(), expected);
 }

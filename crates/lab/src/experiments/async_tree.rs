@@ -40,6 +40,9 @@ const PUBLISHED: [&str; 2] = ["posix-aio", "linux-aio"];
 /// Bytes of a request; up to 32 are in flight.
 const REQUEST: u64 = MIB;
 
+/// Files of a tree in one directory.
+const TOGETHER: u64 = 32;
+
 /// As published.
 const NICE: i8 = -15;
 
@@ -59,24 +62,30 @@ impl Default for Request {
 
 /// Runs what of it was not run yet.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
+    session.in_each_place(|session| run_here(session, request))
+}
+
+fn run_here(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("variants", request.variants.join(","))])?;
     let mut request = request.clone();
     if request.variants.iter().any(|variant| variant == "priority") && !may_be_urgent() {
         request.variants.retain(|variant| variant != "priority");
         session.skip(NAME, format!("raised priority: nice {NICE} needs privileges"))?;
     }
-    let request = &request;
-    let largest = request.totals.iter().copied().max().unwrap_or(0);
-    session.needs_room(largest.saturating_mul(3), NAME)?;
-    let source = session.folder().join("async-tree-source");
-    let group = |total: &u64, files: &u64| {
-        let (total, files) = (*total, *files);
+    let groups = groups(&request, &session.folder().join("async-tree-source"));
+    compete_all(session, NAME, &groups)
+}
+
+/// What is run, with this name for its source.
+pub(crate) fn groups(request: &Request, source: &Path) -> Vec<Group<'static>> {
+    let group = |(total, files): (u64, u64)| {
         let name = format!("{} in {files} files", mib(total));
-        let make = move |path: &Path, stop: &Stop| sources::tree(path, total, files, total ^ files, stop);
-        Group::made(name, &source, make, total, competitors(request, total, files))
+        let sizes = move || (0..files).map(move |number| total / files + u64::from(number < total % files));
+        let make = move |path: &Path, stop: &Stop| sources::tree(path, sizes(), (TOGETHER, true), total ^ files, stop);
+        Group::made(name, source, make, total, competitors(request, total, files))
     };
-    let groups = request.totals.iter().flat_map(|total| request.files.iter().map(|files| group(total, files)));
-    compete_all(session, NAME, &groups.collect::<Vec<_>>())
+    let trees = request.totals.iter().flat_map(|total| request.files.iter().map(|files| (*total, *files)));
+    trees.map(group).collect()
 }
 
 /// Whether a process may have the raised priority. nice only complains if not, and runs the command all the same.

@@ -4,19 +4,20 @@
 //!
 //! | section | group of cases | competitors | parameters |
 //! |---|---|---|---|
-//! | `mapped-copy` | `1000 MiB, cold` | `cp`; `mapped`, `read-write` at a buffer size, and buffered or direct: `mapped 8 MiB, direct output`, `read-write 8 MiB, direct`; `haul (auto)`; base `mapped 8 MiB` | `size`, `engine`, `buffer`, `io` (buffered, direct output, direct), `state` (cold, warm) |
-//! | `in-kernel` | `512 MiB` | `read-write` (base), `copy-range`, `splice`; `cp`, `clone`, `haul (auto)` | `size`, `engine` |
+//! | `mapped-copy` | `1000 MiB, cold` | `cp`; `mapped`, `read-write` at a buffer size, and buffered or direct: `mapped 8 MiB, direct output`, `mapped 8 MiB, private mapping`, `mapped 8 MiB, beside a reader`, `read-write 8 MiB, direct`; `haul (auto)`; base `mapped 8 MiB` | `size`, `engine`, `buffer`, `io` (buffered, private mapping, beside a reader, direct output, direct), `state` (cold, warm) |
+//! | `in-kernel` | `512 MiB` | `read-write` (base), `copy-range`, `splice`; `cp`, `clone`, `haul (auto)`; detail `samples`: seconds in the kernel by tool and by what it does | `size`, `engine` |
 //! | `mapped-write` | no cases: details `msync`, `grid`, `stall`, `facts`, `verdict` | | |
 //! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `haul (auto)` (engine `auto`), each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
-//! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `smart read, sparse output, by queues with MD5`, `cp` | `size`, `smart`, `sparse`, `queued` (yes, no) |
+//! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `smart read, sparse output, by queues`, `cp` | `size`, `smart`, `sparse`, `queued` (yes, no) |
 //! | `compare` | the source's name | the command, or `haul` (base) | |
 //! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
 //! | `tune` | `files of 64 KiB to 4 MiB, cached and cold`, and the same with `, fresh files` | settings by name; base `defaults` | `class`, `settings` |
 //!
 //! What haul's runs report ([`crate::results::Run::reported`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, and of images `.all`,
-//! `.map`, `.data`, `.read`, `.write`, `.scan`, and waits for the queues as `.read-enqueue`, `.read-dequeue`, `.write-enqueue`,
-//! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, `files.by-profile`, and of images `bytes.total`, `.copied`, `.read`,
-//! `.read-skipped`, `.write-skipped`, `.zeros`, `.free`.
+//! `.open`, `.map`, `.data`, `.read`, `.write`, `.scan`, waits for the queues as `.read-enqueue`, `.read-dequeue`, `.write-enqueue`,
+//! `.write-dequeue`, and `.workers`, the number of parallel workers times their time; `bytes.total`, `.written`, `.holes`, `.shared`,
+//! `.offloaded`, `files.by-profile`, and of images `bytes.total`, `.copied`, `.read`, `.read-skipped`, `.write-skipped`, `.zeros`, `.free`,
+//! and `workers`. On NFS, whoever copies: `nfs.` and each of [`haul_measure::nfs::COUNTERS`].
 
 pub(crate) mod async_tree;
 pub(crate) mod compare;

@@ -1,10 +1,12 @@
 //! `haul-lab reproduce`: the five experiments, scaled to the time and the space that there are.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use haul_measure::words;
 
 use super::{MIB, async_tree, in_kernel, mapped_copy, mapped_write, sparse_image};
+use crate::session::forecast::{self, Pace, Runs};
 use crate::session::{Halt, Session};
 
 pub const NAME: &str = "reproduce";
@@ -41,10 +43,8 @@ pub struct Sizes {
     pub file: u64,
     /// Of the files of `in-kernel`.
     pub files: Vec<u64>,
-    /// Of the trees of `async-tree`, and numbers of their files.
+    /// Of the trees of `async-tree`.
     pub totals: Vec<u64>,
-    /// Numbers of files of `async-tree`.
-    pub counts: Vec<u64>,
     pub image: u64,
 }
 
@@ -78,52 +78,74 @@ impl Request {
             file: scaled(500.0, 1000.0),
             files: all(&[512.0, 1024.0, 1536.0, 2048.0], 0.25),
             totals: all(&[100.0, 500.0, 1000.0, 2000.0], 0.25),
-            counts: vec![32, 64, 128, 256],
             image: scaled(1024.0, 8192.0).max(sparse_image::SMALLEST),
         })
     }
 }
 
+impl Sizes {
+    fn mapped_copy(&self) -> mapped_copy::Request {
+        mapped_copy::Request { size: self.file, ..mapped_copy::Request::default() }
+    }
+
+    fn in_kernel(&self) -> in_kernel::Request {
+        in_kernel::Request { sizes: self.files.clone(), ..in_kernel::Request::default() }
+    }
+
+    fn async_tree(&self) -> async_tree::Request {
+        async_tree::Request {
+            totals: self.totals.clone(),
+            // The whole matrix of sizes and numbers, and additions at its edges.
+            with_additions: vec![32, 256],
+            ..async_tree::Request::default()
+        }
+    }
+
+    /// The runs that the claims about an experiment need; none of the one that does not go by rounds.
+    fn runs(&self, name: &str) -> Vec<Runs> {
+        let nowhere = Path::new("");
+        match name {
+            mapped_copy::NAME => forecast::all(&mapped_copy::groups(&self.mapped_copy(), nowhere)),
+            in_kernel::NAME => forecast::all(&in_kernel::groups(&self.in_kernel(), nowhere)),
+            async_tree::NAME => forecast::all(&async_tree::groups(&self.async_tree(), nowhere)),
+            sparse_image::NAME => vec![forecast::runs(&sparse_image::competitors(self.image), self.image)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The experiments whose claims a budget cannot decide.
+fn short(request: &Request, pace: &Pace, budget: Duration, places: u32) -> Vec<String> {
+    let Ok(sizes) = (Request { budget, ..request.clone() }).sizes() else { return vec![NAME.to_owned()] };
+    let is_short = |(name, share): &&(&str, u32)| {
+        let places = if [mapped_copy::NAME, async_tree::NAME].contains(name) { places } else { 1 };
+        pace.time(&sizes.runs(name)) * places > budget * *share / 100
+    };
+    SHARES.iter().filter(is_short).map(|(name, _)| (*name).to_owned()).collect()
+}
+
 /// Runs what of it was not run yet.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let sizes = request.sizes()?;
-    session.needs_room(request.space.min(4 * sizes.image), NAME)?;
     let begun = Instant::now();
+    let places = session.places();
+    forecast::say(session, ("budget", request.budget), |pace, budget| short(request, pace, budget, places))?;
     let mut share = 0;
     for (name, hundredths) in SHARES {
         share += hundredths;
-        if session.results.section(name).is_some_and(|section| section.complete) {
-            continue;
-        }
         session.deadline = Some(begun + request.budget * share / 100);
         match name {
-            mapped_copy::NAME => {
-                let request = mapped_copy::Request { size: sizes.file, ..mapped_copy::Request::default() };
-                mapped_copy::run(session, &request)?;
-            }
-            in_kernel::NAME => {
-                let request = in_kernel::Request { sizes: sizes.files.clone(), ..in_kernel::Request::default() };
-                in_kernel::run(session, &request)?;
-            }
+            mapped_copy::NAME => mapped_copy::run(session, &sizes.mapped_copy())?,
+            in_kernel::NAME => in_kernel::run(session, &sizes.in_kernel())?,
             mapped_write::NAME => {
                 let time = session.time_left().unwrap_or(mapped_write::USUAL_TIME).min(mapped_write::USUAL_TIME);
                 let mut parts = mapped_write::Request::default().within(time);
                 parts.limit(request.space / 4);
                 mapped_write::run_in(session, &parts)?;
             }
-            async_tree::NAME => {
-                let request = async_tree::Request {
-                    totals: sizes.totals.clone(),
-                    files: sizes.counts.clone(),
-                    // The whole matrix of sizes and numbers, and additions at its edges.
-                    with_additions: vec![32, 256],
-                    ..async_tree::Request::default()
-                };
-                async_tree::run(session, &request)?;
-            }
+            async_tree::NAME => async_tree::run(session, &sizes.async_tree())?,
             sparse_image::NAME => {
-                let request = sparse_image::Request { size: sizes.image, image: None };
-                sparse_image::run(session, &request)?;
+                sparse_image::run(session, &sparse_image::Request { size: sizes.image, image: None })?
             }
             _ => {}
         }
@@ -150,6 +172,17 @@ mod tests {
             let largest = sizes.files.iter().chain(&sizes.totals).chain([&sizes.file]).max().copied().unwrap();
             assert!(3 * largest <= space && 4 * sizes.image <= space, "{space}: {sizes:?}");
         }
+    }
+
+    #[test]
+    fn what_a_budget_cannot_decide_follows_from_the_pace() {
+        let short = |run: f64, seconds: u64| {
+            short(&Request::default(), &Pace { run, byte: 1e-10 }, Duration::from_secs(seconds), 1)
+        };
+        assert_eq!(short(1e-3, 600), [""; 0]);
+        assert_eq!(short(0.3, 60), [in_kernel::NAME, async_tree::NAME]);
+        assert_eq!(short(0.2, 59), [NAME], "so short a budget is refused");
+        assert_eq!(short(0.2, 600), [""; 0]);
     }
 
     #[test]

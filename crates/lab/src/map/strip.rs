@@ -128,10 +128,13 @@ fn title(region: &Region) -> String {
     printable(&format!("{}: {kind}{}", region.place, region.verdict.word()))
 }
 
-/// Text without control characters, and without those that turn the direction of writing.
+/// Text without what a terminal obeys, what turns the direction of writing, and what cannot be seen.
 pub fn printable(text: &str) -> String {
-    let turns = |letter| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.replace(|letter: char| letter.is_control() || turns(letter), "?")
+    let unseen = |letter| {
+        matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+            || matches!(letter, '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    text.replace(|letter: char| letter.is_control() || unseen(letter), "?")
 }
 
 #[cfg(test)]

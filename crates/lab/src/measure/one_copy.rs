@@ -11,7 +11,7 @@ use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{
     CacheUse, DataOptions, Dereference, Destination, EngineChoice, ModeRule, Plan, Preallocate, Preserve, Reflink,
-    Sparse, Wish,
+    Sparse, Wish, Writeback,
 };
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_copy::stats::Stats;
@@ -57,7 +57,7 @@ pub struct Settings {
     pub method: Option<Method>,
     /// A disk image, by the smart pipeline: whether free space is looked for, and whether the copy is sparse.
     pub image: Option<(bool, bool)>,
-    /// An image goes from a reader by queues to a scanner, which hashes it, and to a writer.
+    /// An image goes from a reader by queues to a scanner and to a writer.
     pub queued: bool,
 }
 
@@ -131,6 +131,7 @@ fn plan(settings: &Settings, source: &Path, dest: &Path) -> Result<Plan, Failure
             sparse: Sparse::Auto,
             reflink: if settings.reflink { Reflink::Auto } else { Reflink::Never },
             cache: CacheUse::Auto,
+            writeback: Writeback::Kernel,
             preallocate: if settings.preallocate { Preallocate::Always } else { Preallocate::Auto },
             buffer_size: settings.buffer_size.map(size).transpose()?,
             readahead: settings.readahead,
@@ -206,8 +207,8 @@ fn image(
     let mapper = |image: &dyn ReadAt| haul_guest::map(image, &haul_guest::fs::Options::default());
     let mut options = haul_image::Options {
         sparse,
+        queued: settings.queued,
         // Nobody else has an image that was made for this; where it is the user's, it is asked who has it.
-        md5: settings.queued,
         smart: if with_map { Smart::Auto } else { Smart::Off },
         ..haul_image::Options::default()
     };
@@ -239,6 +240,7 @@ fn image(
     let (stats, times) = (&report.stats, &report.stats.times);
     let seconds = [
         ("all", started.elapsed()),
+        ("open", times.open),
         ("map", times.map),
         ("data", times.copy),
         ("read", times.read),
@@ -248,6 +250,7 @@ fn image(
         ("read-dequeue", times.read_dequeue),
         ("write-enqueue", times.write_enqueue),
         ("write-dequeue", times.write_dequeue),
+        ("workers", times.workers),
     ];
     let bytes = [
         ("total", stats.total),
@@ -258,7 +261,9 @@ fn image(
         ("free", stats.free),
         ("read", stats.read),
     ];
-    Ok(named(&seconds, &bytes))
+    let mut reported = named(&seconds, &bytes);
+    reported.insert("workers".to_owned(), stats.workers as f64);
+    Ok(reported)
 }
 
 struct Silent;

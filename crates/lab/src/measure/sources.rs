@@ -11,8 +11,6 @@ use haul_measure::words;
 use haul_sys::page_cache;
 
 const BUFFER: usize = 1 << 20;
-/// Files of a tree in one directory.
-const TOGETHER: u64 = 32;
 
 /// Writes `size` bytes to a new file, and lets the page cache forget them: what is warm is to be read from the device first, in
 /// the large folios of the kernel's read-ahead, as a user's files are.
@@ -31,7 +29,7 @@ pub fn file(path: &Path, size: u64, seed: u64, stop: &Stop) -> Result<(), String
 ///
 /// # Errors
 /// What `failed` says of an error; also when it was stopped.
-pub fn write(
+fn write(
     file: &mut File,
     size: u64,
     random: &mut Rng,
@@ -52,18 +50,29 @@ pub fn write(
     Ok(())
 }
 
-/// Makes a new tree of `files` files with `total` bytes together, 32 to a directory.
-pub fn tree(path: &Path, total: u64, files: u64, seed: u64, stop: &Stop) -> Result<(), String> {
+/// Makes a new tree of files of these sizes, so many to a directory: `d0/f0` and so on. With `whole` each is made by [`file`];
+/// else nobody has synced it.
+pub fn tree(
+    path: &Path,
+    sizes: impl Iterator<Item = u64>,
+    (together, whole): (u64, bool),
+    seed: u64,
+    stop: &Stop,
+) -> Result<(), String> {
     let failed = words::cannot("make", path);
     fs::create_dir(path).map_err(failed)?;
-    let (each, rest) = (total / files.max(1), total % files.max(1));
-    for number in 0..files {
-        let folder = path.join(format!("d{:03}", number / TOGETHER));
-        if number % TOGETHER == 0 {
+    for (number, size) in (0..).zip(sizes) {
+        let folder = path.join(format!("d{}", number / together));
+        if number % together == 0 {
             fs::create_dir(&folder).map_err(failed)?;
         }
-        let size = each + u64::from(number < rest);
-        file(&folder.join(format!("f{number:04}")), size, seed.wrapping_add(number + 1), stop)?;
+        let (path, seed) = (folder.join(format!("f{number}")), seed.wrapping_add(number + 1));
+        match whole {
+            true => file(&path, size, seed, stop)?,
+            false => {
+                write(&mut File::create_new(&path).map_err(failed)?, size, &mut Rng::with_seed(seed), stop, failed)?
+            }
+        }
     }
     Ok(())
 }
@@ -76,7 +85,7 @@ mod tests {
     fn a_tree_has_as_many_files_and_bytes_as_it_should() {
         let dir = haul_testbed::temp_dir();
         let path = dir.path().join("tree");
-        tree(&path, 1_000_003, 70, 1, &Stop::default()).unwrap();
+        tree(&path, (0..70).map(|number| 100 + number), (32, true), 1, &Stop::default()).unwrap();
         let (mut files, mut bytes) = (0, 0);
         for folder in fs::read_dir(&path).unwrap() {
             for file in fs::read_dir(folder.unwrap().path()).unwrap() {
@@ -84,6 +93,6 @@ mod tests {
                 bytes += file.unwrap().metadata().unwrap().len();
             }
         }
-        assert_eq!((files, bytes), (70, 1_000_003));
+        assert_eq!((files, bytes), (70, 7000 + 35 * 69));
     }
 }

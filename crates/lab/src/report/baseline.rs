@@ -1,6 +1,7 @@
 //! Two results of the same measurement, earlier and later.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
@@ -10,14 +11,13 @@ use super::{join, sections};
 use crate::results::{Body, Case, Grid, Latency, Outcome, Results, Section};
 use crate::view::{Cell, Mark, Table, View};
 
-/// What became of the cases that both have.
-#[derive(Debug, Default)]
-struct Tally {
-    faster: usize,
-    slower: usize,
-    level: usize,
-    unknown: usize,
-}
+/// How often each verdict was given of what both have.
+type Tally = BTreeMap<&'static str, usize>;
+
+const FASTER: &str = "faster";
+const SLOWER: &str = "slower";
+const LEVEL: &str = "no difference that stands out";
+const UNKNOWN: &str = "cannot say";
 
 /// What is new in `new` against `old`: a table for each section, and what only one of them has. `None` if they have no case
 /// in common.
@@ -28,7 +28,7 @@ pub fn view(old: &Results, new: &Results) -> Option<View> {
         question: "Is anything faster or slower than it was?".to_owned(),
         ..View::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = Tally::new();
     for section in &new.sections {
         match counterpart(old, section) {
             Some(earlier) => {
@@ -45,16 +45,17 @@ pub fn view(old: &Results, new: &Results) -> Option<View> {
     if view.tables.is_empty() {
         return None;
     }
+    let number = |verdict: &str| tally.get(verdict).copied().unwrap_or(0);
     view.summary.push(format!(
         "Of {} that both have, {} faster than in the baseline of {}, {} slower, and {} without a difference that stands out.",
-        count(tally.faster + tally.slower + tally.level + tally.unknown, "case"),
-        are(tally.faster),
+        count(tally.values().sum(), "case"),
+        are(number(FASTER)),
         text::date(old.started),
-        are(tally.slower),
-        are(tally.level)
+        are(number(SLOWER)),
+        are(number(LEVEL))
     ));
-    if tally.unknown > 0 {
-        view.summary.push(format!("{} cannot be compared: too few runs, or no times.", count(tally.unknown, "case")));
+    if number(UNKNOWN) > 0 {
+        view.summary.push(format!("{} cannot be compared: too few runs, or no times.", count(number(UNKNOWN), "case")));
     }
     let mut differences = join::differences(old, new);
     if old.program != new.program {
@@ -88,7 +89,7 @@ fn table(old: &Section, new: &Section, tally: &mut Tally) -> Option<Table> {
     let pairs: Vec<(&Case, &Case)> = new.cases.iter().filter_map(|case| Some((find(old, case)?, case))).collect();
     let all = pairs.iter().flat_map(|(old, new)| [old, new]).filter(|case| case.is_ranked());
     let unit = Unit::of(all.flat_map(|case| case.runs.iter().map(|run| run.returned)));
-    let heads = "group|tool|>baseline, UNIT|>now, UNIT|>now against it|verdict".replace("UNIT", unit.name);
+    let heads = "group|tool|>baseline, UNIT|>now, UNIT|>ratio to baseline|verdict".replace("UNIT", unit.name);
     let rows = pairs.iter().map(|(old, new)| row(old, new, &unit, tally));
     Table::new(sections::title(&new.name), &heads, rows).if_any()
 }
@@ -108,23 +109,12 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
 /// The ratio of two times, and what it says.
 fn judged(ratio: Option<Ratio>, tally: &mut Tally) -> [Cell; 2] {
     let (verdict, mark) = match ratio.map(|ratio| (ratio.interval.is_some(), ratio.side(1.0))) {
-        Some((_, Some(Ordering::Less))) => {
-            tally.faster += 1;
-            ("faster", Mark::Best)
-        }
-        Some((_, Some(_))) => {
-            tally.slower += 1;
-            ("slower", Mark::Bad)
-        }
-        Some((true, None)) => {
-            tally.level += 1;
-            ("no difference that stands out", Mark::None)
-        }
-        Some((false, None)) | None => {
-            tally.unknown += 1;
-            ("cannot say", Mark::Faint)
-        }
+        Some((_, Some(Ordering::Less))) => (FASTER, Mark::Best),
+        Some((_, Some(_))) => (SLOWER, Mark::Bad),
+        Some((true, None)) => (LEVEL, Mark::None),
+        Some((false, None)) | None => (UNKNOWN, Mark::Faint),
     };
+    *tally.entry(verdict).or_default() += 1;
     [Cell::ratio(ratio), Cell::text(verdict).marked(mark)]
 }
 
@@ -132,7 +122,7 @@ fn judged(ratio: Option<Ratio>, tally: &mut Tally) -> [Cell; 2] {
 fn details(old: &Section, new: &Section, tally: &mut Tally) -> Option<Table> {
     let rows = new.details.iter().filter_map(|detail| Some((detail, old.detail(&detail.name)?)));
     let rows: Vec<Vec<Cell>> = rows.flat_map(|(now, then)| detail(&now.name, then, &now.body, tally)).collect();
-    let heads = "what|>baseline|>now|>now against it, in time|verdict";
+    let heads = "operation|>baseline|>now|>ratio to baseline, in time|verdict";
     let table = Table::new(format!("{}, other figures", sections::title(&new.name)), heads, rows);
     table.noted("Of a grid: the median of its cells, and where 95 % of them lie.").if_any()
 }
@@ -161,7 +151,7 @@ fn detail(name: &str, old: &Body, new: &Body, tally: &mut Tally) -> Vec<Vec<Cell
                 longest.into_iter().chain([Cell::seconds(Some(new.longest))]).chain(one).collect(),
             ]
         }
-        (Body::Grid(old), Body::Grid(new)) => {
+        (Body::Grid(old), Body::Grid(new)) if new.unit.ends_with("/s") => {
             let names = |grid: &Grid| (grid.rows.clone(), grid.columns.clone());
             if names(old) != names(new) {
                 return Vec::new();
@@ -302,6 +292,15 @@ mod tests {
         let none = mapped_write(1.0, 0);
         assert_eq!(verdicts_of_details(&none, &none)[1].1, "no difference that stands out", "none was over it");
         assert_eq!(verdicts_of_details(&none, &bad)[1].1, "slower");
+    }
+
+    #[test]
+    fn only_rates_of_a_grid_are_compared_as_rates() {
+        let mut seconds = mapped_write(1.0, 0);
+        if let Some(Body::Grid(grid)) = seconds.sections[0].details.last_mut().map(|detail| &mut detail.body) {
+            grid.unit = "s".to_owned();
+        }
+        assert!(verdicts_of_details(&seconds, &seconds).iter().all(|(name, _)| !name.starts_with("grid")));
     }
 
     #[test]

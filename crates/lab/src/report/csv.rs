@@ -65,21 +65,20 @@ fn runs(text: &mut String, results: &Results) {
 }
 
 fn figures(run: &Run) -> Vec<(String, f64)> {
-    let mut figures = vec![
+    let always = [
         ("returned, s", run.returned),
         ("durable, s", run.durable),
         ("user, s", run.user),
-        ("kernel, s", run.system),
-        ("peak memory, B", run.peak_memory as f64),
+        ("sys, s", run.system),
+        ("max RSS, B", run.peak_memory as f64),
         ("minor faults", run.minor_faults as f64),
         ("major faults", run.major_faults as f64),
         ("other load, s", run.other_load),
     ];
-    figures.extend(run.device_read.map(|bytes| ("device read, B", bytes as f64)));
-    figures.extend(run.device_written.map(|bytes| ("device written, B", bytes as f64)));
-    let mut figures: Vec<(String, f64)> = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    figures.extend(run.reported.iter().map(|(name, value)| (format!("reported: {name}"), *value)));
-    figures
+    let devices = [("device read, B", run.device_read), ("device written, B", run.device_written)];
+    let devices = devices.into_iter().filter_map(|(name, bytes)| Some((name, bytes? as f64)));
+    let figures = always.into_iter().chain(devices).map(|(name, value)| (name.to_owned(), value));
+    figures.chain(run.reported.iter().map(|(name, value)| (format!("reported: {name}"), *value))).collect()
 }
 
 fn line(text: &mut String, fields: &[&str]) {

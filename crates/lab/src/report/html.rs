@@ -47,6 +47,21 @@ mod tests {
         assert!(html.contains("default-src 'none'"));
     }
 
+    #[test]
+    fn the_first_screen_has_a_sentence_and_a_picture_of_each_section() {
+        let picture = || Some(Chart::new("What is where", Kind::Strip(vec![("used".to_owned(), 1 << 30)])));
+        let view = |title: &str| View { title: title.to_owned(), picture: picture(), ..View::default() };
+        let summary = ["mapped", "in the kernel"].map(|name| (String::new(), format!("It is quicker {name}.")));
+        let html = page(&Page { views: vec![view("A"), view("B")], summary: summary.to_vec(), ..Page::default() });
+        let (first, rest) = html.split_once("<h2>What was measured</h2>").unwrap();
+        let cards: Vec<&str> = first.split("<li>\n<h2>").skip(1).collect();
+        assert_eq!((cards.len(), rest.matches("role=\"img\"").count()), (2, 0), "{html}");
+        for (card, words) in cards.iter().zip(["It is quicker mapped.", "It is quicker in the kernel."]) {
+            let label = "role=\"img\" aria-label=\"What is where. used, bytes 1 GiB, share 100 %.\"";
+            assert!(card.contains(&format!("<p>{words}</p>")) && card.matches(label).count() == 1, "{card}");
+        }
+    }
+
     /// As the Web Content Accessibility Guidelines define it.
     fn luminance(colour: &str) -> f64 {
         let part = |at: usize| {
@@ -96,7 +111,7 @@ mod tests {
         let tables = vec![Table::new("", "|>s", [vec![Cell::text("cp"), cell]])];
         let views = vec![View { tables, ..View::default() }];
         let html = page(&Page { views, summary: vec![Default::default()], ..Page::default() });
-        let shown = "<td class=\"n best\">1.00<small>(0.90 to 1.10)</small><span class=\"hidden\"> (best)</span></td>";
+        let shown = "<td data-of=\"s\" class=\"n best\">1.00<small>(0.90 to 1.10)</small><span class=\"hidden\"> (best)</span></td>";
         assert!(html.contains(shown), "{html}");
     }
 }

@@ -62,7 +62,7 @@ fn add(all: &mut Results, results: Results, name: &str, notes: &mut Vec<String>)
     for (key, place) in environment.places {
         let mut free = key.clone();
         let mut number = 2;
-        while all.environment.places.get(&free).is_some_and(|known| !same_place(known, &place)) {
+        while all.environment.places.get(&free).is_some_and(|known| !known.is_that_of(&place)) {
             free = format!("{key} ({number})");
             number += 1;
         }
@@ -89,11 +89,6 @@ fn add(all: &mut Results, results: Results, name: &str, notes: &mut Vec<String>)
     }
     all.complete &= complete;
     all.started = all.started.min(started);
-}
-
-/// Whether two descriptions are of one place: room that is left may differ.
-fn same_place(a: &crate::results::Place, b: &crate::results::Place) -> bool {
-    a.directory == b.directory && a.filesystem == b.filesystem && a.source == b.source
 }
 
 #[cfg(test)]

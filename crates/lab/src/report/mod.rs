@@ -52,11 +52,8 @@ pub fn page(results: &Results) -> Page {
     // Nothing is more important than that a copy is not what it should be.
     let wrong = views.iter().flat_map(|view| &view.warnings).filter(|words| words.starts_with(text::WRONG));
     let mut notes: Vec<String> = wrong.cloned().collect();
-    if !results.complete {
-        notes.push(
-            "The measurement was ended before it was complete; what it did not reach is missing here.".to_owned(),
-        );
-    }
+    let ended = "The measurement was ended before it was complete; what it did not reach is missing here.";
+    notes.extend((!results.complete).then(|| ended.to_owned()));
     Page {
         title,
         subtitle: format!(
@@ -87,23 +84,16 @@ fn scope(results: &Results) -> String {
             open => format!("the copies of {open} of them were compared with nothing, all others are right"),
         });
     }
-    for (kind, one, several) in [
-        (
-            Outcome::Wrong as fn(String) -> Outcome,
-            "made a wrong copy and has no rank",
-            "made wrong copies and have no rank",
-        ),
-        (Outcome::NotAsNamed, "did not do what it is named after", "did not do what they are named after"),
-        (Outcome::Failed, "failed", "failed"),
-        (Outcome::TooLong, "took too long", "took too long"),
-        (Outcome::Refused, "was refused", "were refused"),
+    for (kind, what) in [
+        (Outcome::Wrong as fn(String) -> Outcome, "with a wrong copy and no rank"),
+        (Outcome::NotAsNamed, "that did something else than the name says"),
+        (Outcome::Failed, "that failed"),
+        (Outcome::TooLong, "that took too long"),
+        (Outcome::Refused, "refused"),
     ] {
         let kind = std::mem::discriminant(&kind(String::new()));
-        match number(&|case| std::mem::discriminant(&case.outcome) == kind) {
-            0 => {}
-            1 => words.push(format!("1 {one}")),
-            count => words.push(format!("{count} {several}")),
-        }
+        let found = number(&|case| std::mem::discriminant(&case.outcome) == kind);
+        words.extend((found > 0).then(|| format!("{found} {what}")));
     }
     words.join("; ") + "."
 }
@@ -114,9 +104,8 @@ fn in_short(view: &View) -> String {
 }
 
 fn not_measured(results: &Results, views: &[View]) -> Vec<(String, String)> {
-    // Who asked for one experiment does not miss the others.
-    let all =
-        results.sections.iter().filter(|section| sections::EXPERIMENTS.contains(&section.name.as_str())).count() > 1;
+    // Only who asked for all experiments misses one.
+    let all = results.command.first().is_some_and(|task| task == sections::ALL);
     let absent = sections::EXPERIMENTS.iter().filter(|name| all && results.section(name).is_none());
     let absent = absent.map(|name| (sections::title(name), format!("not measured at all; `haul-lab {name}` does it")));
     let parts = views.iter().flat_map(|view| view.not_measured.iter().map(|why| (view.title.as_str(), why.clone())));
@@ -128,19 +117,17 @@ pub fn environment(environment: &Environment) -> Vec<Table> {
     let row = |name: &str, value: String| vec![Cell::text(name), Cell::text(value)];
     let mut rows = vec![
         row("kernel", environment.kernel.clone()),
-        row("processor", environment.processor.clone()),
-        row("processors", environment.cores.to_string()),
+        row("CPU", environment.processor.clone()),
+        row("CPUs", environment.cores.to_string()),
         row("memory", words::bytes(environment.memory)),
     ];
-    rows.push(match &environment.virtual_machine {
-        Some(name) => row("virtual machine", format!("{name}: its memory and its disks may be shared with others")),
-        None => row("virtual machine", "no".to_owned()),
-    });
+    let shared = |name: &String| format!("{name}: its memory and its disks may be shared with others");
+    rows.push(row("virtual machine", environment.virtual_machine.as_ref().map_or("no".to_owned(), shared)));
     rows.extend(environment.methods.iter().map(|method| row("method", method.clone())));
     let mut tables = vec![Table::new("The machine", "|", rows)];
     for (name, place) in &environment.places {
         let rows = place_rows(place).into_iter().map(|(name, value)| row(name, value));
-        tables.push(Table::new(format!("The place: {name}"), "|", rows));
+        tables.push(Table::new(format!("Storage: {name}"), "|", rows));
     }
     let versions = environment.competitors.iter().map(|(name, version)| row(name, version.clone()));
     tables.extend(Table::new("Tools", "|", versions).if_any());
@@ -151,8 +138,8 @@ fn place_rows(place: &Place) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("directory", place.directory.clone()),
         ("filesystem", format!("{} on {}", place.filesystem, place.source)),
-        ("mounted", place.mount_options.clone()),
-        ("room", words::bytes(place.free)),
+        ("mount options", place.mount_options.clone()),
+        ("free space", words::bytes(place.free)),
     ];
     let Some(device) = &place.device else {
         rows.push(("device", "none that the kernel reports".to_owned()));
@@ -163,10 +150,29 @@ fn place_rows(place: &Place) -> Vec<(&'static str, String)> {
     let answer = |value: Option<bool>, yes, no| known(value.map(|value| if value { yes } else { no }));
     rows.extend([
         ("device", format!("{}{model}", device.name)),
-        ("moving heads", answer(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")),
+        ("rotational", answer(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")),
         ("stable pages", answer(device.stable_pages, "demanded: writers wait for write-back", "not demanded")),
         ("scheduler", known(device.scheduler.as_deref())),
         ("write cache", known(device.write_cache.as_deref())),
     ]);
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sections::test_support::{results, section};
+    use super::*;
+
+    #[test]
+    fn an_experiment_that_nobody_asked_for_is_not_missed() {
+        let missed = |command: &[&str], names: &[&str]| {
+            let mut results = results(names.iter().map(|name| section(name)).collect());
+            results.command = command.iter().map(|word| (*word).to_owned()).collect();
+            page(&results).not_measured.len()
+        };
+        assert_eq!(missed(&["in-kernel", "/mnt"], &["in-kernel"]), 0);
+        // Joined with the results of another one, too.
+        assert_eq!(missed(&["in-kernel", "/mnt"], &["in-kernel", "sparse-image"]), 0);
+        assert_eq!(missed(&["reproduce", "/mnt"], &["mapped-copy", "in-kernel"]), 3);
+    }
 }

@@ -18,6 +18,7 @@ struct Section<'p> {
     anchor: String,
     /// What it found, in a sentence.
     words: &'p str,
+    picture: Option<Drawing<'p>>,
     charts: Vec<Drawing<'p>>,
     /// Drawings as tables.
     drawn: Vec<Table>,
@@ -33,6 +34,7 @@ impl Section<'_> {
             view,
             anchor: format!("s{number}-{}", clipped(&safe, 40)),
             words,
+            picture: view.picture.as_ref().map(chart::draw),
             charts: view.charts.iter().map(chart::draw).collect(),
             drawn: view.charts.iter().filter_map(tabular::of).collect(),
             tables: view.tables.iter().map(Laid::of).collect(),

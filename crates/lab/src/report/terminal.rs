@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
+use textwrap::core::display_width;
+use textwrap::{Options, WordSeparator, WordSplitter};
+
 use super::layout::{Laid, Row};
 use super::text::{Digits, clipped, shown};
 use super::{Page, tabular};
-use crate::view::{BarGroup, Cell, Column, Kind, Mark, Published, Table, View};
+use crate::view::{Bar, BarGroup, Cell, Column, Kind, Mark, Published, Table, View};
 
 /// The narrowest and the widest that is used.
 pub const NARROWEST: usize = 40;
@@ -49,35 +52,16 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
 
 fn head(text: &mut String, title: &str, line: char) {
     let title = shown(title);
-    let line: String = std::iter::repeat_n(line, letters(&title)).collect();
+    let line: String = std::iter::repeat_n(line, display_width(&title)).collect();
     write!(text, "\n{title}\n{line}\n").unwrap_or_default();
-}
-
-/// How many columns a text takes: letters of East Asia take two.
-fn letters(text: &str) -> usize {
-    text.chars().map(|letter| if (letter as u32) < 0x1100 { 1 } else { 2 }).sum()
 }
 
 /// Words in lines, the first behind `mark`, the others as far in.
 fn paragraph(text: &mut String, words: &str, mark: &str, width: usize) {
-    let mut line = mark.to_owned();
     let indent = " ".repeat(mark.len());
-    let mut used = mark.len();
-    let mut first = true;
-    for word in shown(words).split(' ') {
-        if !first && used + 1 + letters(word) > width {
-            writeln!(text, "{line}").unwrap_or_default();
-            (line, used, first) = (indent.clone(), indent.len(), true);
-        }
-        if !first {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += letters(word);
-        first = false;
-    }
-    writeln!(text, "{line}").unwrap_or_default();
+    let options = Options::new(width).initial_indent(mark).subsequent_indent(&indent).break_words(false);
+    let options = options.word_separator(WordSeparator::AsciiSpace).word_splitter(WordSplitter::NoHyphenation);
+    writeln!(text, "{}", textwrap::fill(&shown(words), options)).unwrap_or_default();
 }
 
 fn section(text: &mut String, view: &View, width: usize) {
@@ -94,8 +78,8 @@ fn section(text: &mut String, view: &View, width: usize) {
     }
     for chart in &view.charts {
         match (&chart.kind, tabular::of(chart)) {
-            (Kind::Bars { unit, groups }, _) => bars(text, &chart.title, unit, groups, width),
             (_, Some(drawn)) => table(text, &drawn, width),
+            (Kind::Bars { unit, groups, .. }, None) => bars(text, &chart.title, unit, groups, width),
             (_, None) => {}
         }
     }
@@ -127,20 +111,22 @@ fn published(text: &mut String, published: &Published, width: usize) {
 fn bars(text: &mut String, title: &str, unit: &str, groups: &[BarGroup], width: usize) {
     write!(text, "\n{}\n", shown(title)).unwrap_or_default();
     let all = || groups.iter().flat_map(|group| &group.bars);
-    let names = all().map(|bar| letters(&name(&bar.name))).max().unwrap_or(0);
-    let room = width.saturating_sub(names + 16 + letters(unit)).clamp(4, 60);
+    let names = all().map(|bar| display_width(&name(&bar.name))).max().unwrap_or(0);
+    let rates = all().map(|bar| bar.rate.len()).max().unwrap_or(0);
+    let room = width.saturating_sub(names + 16 + display_width(unit) + rates).clamp(4, 60);
     for group in groups {
         if !group.name.is_empty() {
             writeln!(text, "{}", shown(&group.name)).unwrap_or_default();
         }
-        let digits = Digits::of(group.bars.iter().map(|bar| bar.value));
-        let most = group.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        let digits = Digits::of(group.bars.iter().map(Bar::length));
+        let most = group.bars.iter().map(Bar::length).fold(f64::MIN_POSITIVE, f64::max);
         for bar in &group.bars {
-            let length = (bar.value / most * room as f64).round().clamp(1.0, room as f64) as usize;
+            let length = (bar.length() / most * room as f64).round().clamp(1.0, room as f64) as usize;
             let sign = if bar.base { "=" } else { "#" };
             let label = padded(&name(&bar.name), names, false);
             let drawn = sign.repeat(length);
-            writeln!(text, "  {label} {drawn} {} {unit}", digits.say(bar.value)).unwrap_or_default();
+            let line = format!("  {label} {drawn} {} {unit} {}", digits.say(bar.length()), bar.rate);
+            writeln!(text, "{}", line.trim_end()).unwrap_or_default();
         }
     }
 }
@@ -150,7 +136,7 @@ fn name(text: &str) -> String {
 }
 
 fn padded(text: &str, width: usize, right: bool) -> String {
-    let space = " ".repeat(width.saturating_sub(letters(text)));
+    let space = " ".repeat(width.saturating_sub(display_width(text)));
     if right { space + text } else { text.to_owned() + &space }
 }
 
@@ -207,8 +193,8 @@ struct Wide<'t> {
 impl<'t> Wide<'t> {
     fn of(table: Laid<'t>) -> Wide<'t> {
         let width = |(column, head): (usize, &Column)| {
-            let cells = table.rows.iter().map(|row| letters(&field(row, column)));
-            cells.max().unwrap_or(0).max(letters(&shown(&head.name)))
+            let cells = table.rows.iter().map(|row| display_width(&field(row, column)));
+            cells.max().unwrap_or(0).max(display_width(&shown(&head.name)))
         };
         let widths = table.columns.iter().enumerate().map(width).collect();
         Wide { table, widths }

@@ -1,22 +1,15 @@
 //! Words of others, made fit to be shown, and figures in the units that suit a column.
 
+use std::cmp::Ordering;
+
 use haul_measure::stats::{Ratio, Spread};
 use haul_measure::words::short;
 
-use crate::map::strip::printable;
+pub use crate::map::strip::printable as shown;
 use crate::results::Warning;
 
 /// What a copy is called that is not like its source, wherever it is shown.
 pub const WRONG: &str = "WRONG COPY";
-
-/// A text without what a terminal obeys, what turns the direction of writing, and what cannot be seen.
-pub fn shown(text: &str) -> String {
-    let unseen = |letter| {
-        matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2065}' | '\u{feff}')
-            || matches!(letter, '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
-    };
-    printable(text).replace(unseen, "?")
-}
 
 /// The beginning of a text that has more letters.
 pub fn clipped(text: &str, letters: usize) -> String {
@@ -51,12 +44,6 @@ impl Digits {
         }
         let before = |value: f64| value.log10().floor();
         Digits((2.0 - before(least)).min(3.0 - before(most)).clamp(0.0, 6.0) as usize)
-    }
-
-    /// The same, but not more than this many.
-    #[must_use]
-    pub fn at_most(self, digits: usize) -> Digits {
-        Digits(self.0.min(digits))
     }
 
     pub fn say(self, value: f64) -> String {
@@ -115,6 +102,16 @@ pub fn times_as(ratio: &Ratio, what: &str) -> String {
     }
 }
 
+/// What a ratio of two times says of the one against the other, by its interval alone.
+pub fn verdict(ratio: &Ratio) -> &'static str {
+    match (ratio.interval, ratio.side(1.0)) {
+        (None, _) => "cannot be ranked against",
+        (_, Some(Ordering::Less)) => "is faster than",
+        (_, Some(_)) => "is slower than",
+        (_, None) => "shows no significant difference to",
+    }
+}
+
 /// A share as a percentage: `46 %`, `0.3 %`.
 pub fn percent(share: f64) -> String {
     format!("{} %", short(share * 100.0))
@@ -139,25 +136,15 @@ pub fn doubt(warning: Warning) -> (&'static str, &'static str) {
 
 /// Seconds since 1970 as a day and a time: `2026-11-22 16:51 UTC`.
 pub fn date(seconds: u64) -> String {
-    let (day, rest) = (seconds / 86_400, seconds % 86_400);
-    let (mut year, mut left) = (1970, day);
-    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    // Whole periods of 400 years first, so that a forged number does not take for ever.
-    year += left / 146_097 * 400;
-    left %= 146_097;
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for days in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < days {
-            break;
-        }
-        left -= days;
-        month += 1;
-    }
-    format!("{year:04}-{month:02}-{:02} {:02}:{:02} UTC", left + 1, rest / 3600, rest / 60 % 60)
+    // Years begin in March, so that leap days are at their ends, and come in eras of 400.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (year, day) = (year + era * 400 + u64::from(month >= 10), day - (153 * month + 2) / 5 + 1);
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", seconds % 86_400 / 3600, seconds / 60 % 60)
 }
 
 #[cfg(test)]
@@ -178,6 +165,14 @@ mod tests {
         assert_eq!(shown("a\u{202e}b\u{1b}[31m\u{200b}\u{feff}\n"), "a?b?[31m???");
         assert_eq!(shown("Größe 漢字"), "Größe 漢字");
         assert_eq!(clipped("Größe", 3), "Grö...");
+    }
+
+    #[test]
+    fn without_an_interval_nothing_is_said_of_a_difference() {
+        let said = |interval| verdict(&Ratio { value: 0.25, interval });
+        assert_eq!(said(None), "cannot be ranked against");
+        assert_eq!(said(Some((0.9, 1.1))), "shows no significant difference to");
+        assert_eq!([(0.2, 0.3), (1.1, 1.2)].map(|ends| said(Some(ends))), ["is faster than", "is slower than"]);
     }
 
     #[test]

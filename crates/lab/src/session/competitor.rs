@@ -102,6 +102,13 @@ impl How {
     pub(super) fn took_effect(&self, run: &Run) -> Result<(), String> {
         match self {
             How::Own(one_copy::Settings { method: Some(method), .. }) => proof::check(method, &run.reported),
+            How::Own(one_copy::Settings { image: Some(_), queued, .. }) => {
+                let workers = run.reported.get("workers").copied().unwrap_or_default();
+                match (workers > 0.0) == *queued {
+                    true => Err(format!("its image went through {workers} parallel workers")),
+                    false => Ok(()),
+                }
+            }
             How::Own(_) | How::Words(_) | How::Line(_) => Ok(()),
         }
     }
@@ -166,6 +173,16 @@ mod tests {
     #[test]
     fn names_go_where_their_places_are_and_are_never_read_again() {
         assert_eq!(replaced("a {source}b{dest} {other}", b"{dest}", b"D"), "a {dest}bD {other}");
+    }
+
+    #[test]
+    fn an_image_that_took_another_way_is_not_what_it_says() {
+        for (queued, workers, right) in [(true, 0.0, true), (true, 2.0, false), (false, 2.0, true), (false, 0.0, false)]
+        {
+            let settings = one_copy::Settings { image: Some((true, true)), queued, ..one_copy::Settings::default() };
+            let run = Run { reported: BTreeMap::from([("workers".to_owned(), workers)]), ..Run::default() };
+            assert_eq!(How::Own(settings).took_effect(&run).is_ok(), right, "{queued} {workers}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use haul_measure::cache;
 use haul_measure::{space, turns, words, workspace};
 
 use super::competitor::{Competitor, How};
+use super::forecast::{self, Pace};
 use super::group::Group;
 use super::progress::in_words;
 use super::state::{Halt, Session};
@@ -42,6 +43,13 @@ pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -
         return Ok(()); // what there was no time for stays skipped
     }
     check_time(session, groups)?;
+    if let Some(time) = session.settings.time {
+        let runs = forecast::all(groups);
+        let places = session.places();
+        let short =
+            |pace: &Pace, time| if pace.time(&runs) * places > time { vec![section.to_owned()] } else { Vec::new() };
+        forecast::say(session, ("time", time), short)?;
+    }
     for group in groups {
         session.progress.expect(session.settings.runs * group.competitors.len(), group.bytes);
     }
@@ -68,7 +76,7 @@ fn decide(session: &mut Session, section: &str, groups: &[Group<'_>], took: Dura
     let mut round = took.mul_f64(share.min(1.0) / runs.max(1) as f64);
     for rounds in runs..MOST_ROUNDS {
         let Some(left) = session.time_left() else { return Ok(()) };
-        if share == 0.0 || left < round || sections::undecided(&session.results, section) == 0 {
+        if share == 0.0 || left < round || sections::undecided(&session.results, (section, session.at)) == 0 {
             return Ok(());
         }
         let begun = Instant::now();
@@ -90,7 +98,7 @@ fn runs_again(competitor: &Competitor, first: Duration, (more, left): (usize, Op
 
 /// Whether there is time for each competitor to run once, even on a fast machine.
 pub fn check_time(session: &Session, groups: &[Group<'_>]) -> Result<(), String> {
-    let Some(left) = session.time_left().filter(|_| session.settings.time_is_the_users) else { return Ok(()) };
+    let Some(left) = session.time_left().filter(|_| session.settings.time.is_some()) else { return Ok(()) };
     let least: f64 = groups.iter().map(Group::work).sum::<f64>() * QUICKEST;
     if least <= left.as_secs_f64() {
         return Ok(());
@@ -161,9 +169,8 @@ impl Contest<'_> {
             return Ok(());
         };
         self.session.progress.say(&format!("{}, {}", self.section, self.group.name), "warming up");
-        let (folder, ended, _) = self.timed(base)?;
+        let (folder, ..) = self.timed(base)?;
         self.session.halt_if_stopped()?;
-        drop(ended);
         Ok(remove(&folder)?)
     }
 
@@ -173,10 +180,7 @@ impl Contest<'_> {
         {
             self.session.results.environment.competitors.insert(competitor.name.clone(), version);
         }
-        let known = self.session.results.section(self.section).is_some_and(|section| {
-            section.cases.iter().any(|case| case.group == self.group.name && case.competitor == competitor.name)
-        });
-        if !known {
+        if self.case(competitor).is_err() {
             let case = Case {
                 group: self.group.name.clone(),
                 competitor: competitor.name.clone(),
@@ -310,7 +314,7 @@ impl Contest<'_> {
     /// was just removed.
     fn make_room(&mut self) -> Result<(), Halt> {
         let needed = self.group.bytes.saturating_add(MORE);
-        let old = self.copies_there().saturating_mul(self.group.bytes);
+        let old = (self.copies()?.len() as u64).saturating_mul(self.group.bytes);
         let full = old.saturating_add(needed) > self.session.settings.space;
         if full || space::free(self.session.workspace.path())? < needed.saturating_mul(2) {
             self.remove_copies()?;
@@ -319,18 +323,15 @@ impl Contest<'_> {
     }
 
     /// Copies that were not removed yet.
-    fn copies_there(&self) -> u64 {
-        let entries = fs::read_dir(self.session.workspace.path()).into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name().as_bytes().starts_with(RUN.as_bytes())).count() as u64
+    fn copies(&self) -> Result<Vec<PathBuf>, String> {
+        let entries = fs::read_dir(self.session.workspace.path()).map_err(not_removed)?;
+        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(not_removed)?;
+        entries.retain(|entry| entry.file_name().as_bytes().starts_with(RUN.as_bytes()));
+        Ok(entries.iter().map(fs::DirEntry::path).collect())
     }
 
     fn remove_copies(&mut self) -> Result<(), String> {
-        for entry in fs::read_dir(self.session.workspace.path()).map_err(not_removed)? {
-            let entry = entry.map_err(not_removed)?;
-            if entry.file_name().as_bytes().starts_with(RUN.as_bytes()) {
-                remove(&entry.path())?;
-            }
-        }
+        self.copies()?.iter().try_for_each(|copy| remove(copy))?;
         self.session.synced_workspace().map(drop)
     }
 
@@ -381,9 +382,6 @@ fn warnings(case: &Case, wanted: usize) -> Vec<Warning> {
     let mut warnings = doubts::warnings(&case.runs, wanted);
     if case.cache == Cache::Unknown {
         warnings.push(Warning::CacheUnknown);
-    }
-    if case.outcome == Outcome::Unverified {
-        warnings.push(Warning::NotVerified);
     }
     warnings
 }

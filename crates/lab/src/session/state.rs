@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_measure::own::Own;
-use haul_measure::space;
 use haul_measure::stop::Stop;
-use haul_measure::storage::Storage;
 use haul_measure::words::{self, quoted};
 use haul_measure::workspace::Workspace;
 use haul_sys::rustix::fs::syncfs;
@@ -45,13 +43,13 @@ pub struct Settings {
     pub timeout: Duration,
     /// Bytes that copies may take together before the old ones are removed.
     pub space: u64,
-    /// The deadline is one that the user has set, and too short is an error; else what is to be run was made to fit.
-    pub time_is_the_users: bool,
+    /// The time that the user has set, of which too little is an error; else what is to be run was made to fit.
+    pub time: Option<Duration>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), space: 8 << 30, time_is_the_users: false }
+        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), space: 8 << 30, time: None }
     }
 }
 
@@ -60,6 +58,10 @@ pub struct Session {
     pub own: Own,
     pub stop: Stop,
     pub workspace: Workspace,
+    /// The folder in the place where it does not work now, if the user has named two.
+    other: Option<Workspace>,
+    /// Where it works now, by the name that results have for it.
+    pub at: &'static str,
     pub results: Results,
     pub output: PathBuf,
     pub settings: Settings,
@@ -81,14 +83,18 @@ impl Session {
         own: Own,
         stop: Stop,
         command: Vec<String>,
-        directory: &Path,
+        directories: (&Path, Option<&Path>),
         settings: Settings,
     ) -> Result<Session, String> {
         // The cheap questions first: nothing is made if one of them has the wrong answer.
-        let here = Place::from(Storage::of(directory)?);
+        let mut places = vec![(DIRECTORY, Place::of(directories.0)?)];
+        if let Some(second) = directories.1 {
+            places.push((SECOND, Place::of(second)?));
+        }
         let fresh = Results::begun(command);
-        let earlier = settings.output.as_deref().map(|output| earlier(output, &fresh, &here)).transpose()?.flatten();
-        let workspace = Workspace::make(&own, directory, FOLDER)?;
+        let earlier = settings.output.as_deref().map(|output| earlier(output, &fresh, &places)).transpose()?.flatten();
+        let workspace = Workspace::make(&own, directories.0, FOLDER)?;
+        let other = directories.1.map(|second| Workspace::make(&own, second, FOLDER)).transpose()?;
         let output = match &settings.output {
             Some(output) => {
                 let failed = words::cannot("make the folder", output);
@@ -105,6 +111,8 @@ impl Session {
             own,
             stop,
             workspace,
+            other,
+            at: DIRECTORY,
             results,
             output,
             settings,
@@ -113,7 +121,7 @@ impl Session {
             deadline: None,
             copies: 0,
         };
-        session.add_place(DIRECTORY, here);
+        places.into_iter().for_each(|(name, place)| session.add_place(name, place));
         session.save()?;
         Ok(session)
     }
@@ -121,6 +129,36 @@ impl Session {
     fn add_place(&mut self, name: &str, place: Place) {
         self.devices.extend(place.device.as_ref().map(|device| (name.to_owned(), device.folder.clone())));
         self.results.environment.places.insert(name.to_owned(), place);
+    }
+
+    /// How many directories the user has named.
+    pub(crate) fn places(&self) -> u32 {
+        1 + u32::from(self.other.is_some())
+    }
+
+    /// Does it in the directory, and in the second one if there is one: each in its half of the time that is left.
+    pub(crate) fn in_each_place(&mut self, mut run: impl FnMut(&mut Session) -> Result<(), Halt>) -> Result<(), Halt> {
+        let end = self.deadline;
+        self.deadline = self.time_left().map(|left| Instant::now() + left / self.places());
+        run(self)?;
+        self.deadline = end;
+        self.change_place();
+        let ran = if self.at == SECOND { run(self) } else { Ok(()) };
+        self.change_place();
+        ran
+    }
+
+    fn change_place(&mut self) {
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.workspace, other);
+            self.at = if self.at == DIRECTORY { SECOND } else { DIRECTORY };
+        }
+    }
+
+    /// The name of the place of a file that was made.
+    pub(super) fn place_of(&self, path: &Path) -> &'static str {
+        let elsewhere = self.other.as_ref().is_some_and(|other| path.starts_with(other.path()));
+        if elsewhere == (self.at == DIRECTORY) { SECOND } else { DIRECTORY }
     }
 
     /// The folder below which everything is made.
@@ -137,15 +175,10 @@ impl Session {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Looks whether there is room for so many bytes.
-    pub(crate) fn needs_room(&self, bytes: u64, for_what: &str) -> Result<(), String> {
-        space::check(self.workspace.path(), bytes, for_what)
-    }
-
-    /// The section of this name, begun if it is not there. `settings` are what it is run with.
+    /// The section of this name and place, begun if it is not there. `settings` are what it is run with.
     pub fn section(&mut self, name: &str, settings: &[(&str, String)]) -> Result<&mut Section, String> {
-        if self.results.section(name).is_none() {
-            let mut section = Section::new(name, DIRECTORY);
+        if self.section_mut(name).is_err() {
+            let mut section = Section::new(name, self.at);
             section.settings = settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
             self.results.sections.push(section);
             self.save()?;
@@ -154,7 +187,8 @@ impl Session {
     }
 
     pub(super) fn section_mut(&mut self, name: &str) -> Result<&mut Section, String> {
-        let found = self.results.sections.iter_mut().find(|section| section.name == name);
+        let mut sections = self.results.sections.iter_mut();
+        let found = sections.find(|section| section.name == name && section.place == self.at);
         found.ok_or_else(|| format!("the section {name} was not begun"))
     }
 
@@ -193,14 +227,15 @@ impl Session {
     /// Removes what was made below the directory, and gives the results.
     pub(crate) fn finish(self) -> Result<Results, String> {
         self.progress.clear();
-        self.workspace.finish()?;
+        let other = self.other.map_or(Ok(()), Workspace::finish);
+        self.workspace.finish().and(other)?;
         Ok(self.results)
     }
 
     /// The source is the user's, and on another place perhaps.
     pub(crate) fn source_is(&mut self, source: &Path) -> Result<(), String> {
         let folder = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
-        self.add_place(SOURCE, Storage::of(folder)?.into());
+        self.add_place(SOURCE, Place::of(folder)?);
         Ok(())
     }
 
@@ -235,6 +270,8 @@ impl Session {
 
 /// The name of the user's directory among the places.
 pub const DIRECTORY: &str = "directory";
+/// That of the second one.
+pub const SECOND: &str = "second directory";
 /// The name of the source's, if it is the user's own.
 pub const SOURCE: &str = "source";
 
@@ -252,19 +289,15 @@ fn methods() -> Vec<String> {
     .to_vec()
 }
 
-/// Results of an earlier run of the same command in that folder, on the same machine and place: figures of two are not mixed.
-fn earlier(output: &Path, fresh: &Results, here: &Place) -> Result<Option<Results>, String> {
+/// Results of an earlier run of the same command in that folder, on the same machine and places: figures of two are not mixed.
+fn earlier(output: &Path, fresh: &Results, here: &[(&str, Place)]) -> Result<Option<Results>, String> {
     let path = output.join(RESULTS);
     if !path.exists() {
         return Ok(None);
     }
     let mut results = Results::load(&path)?;
     let (then, now) = (&results.environment, &fresh.environment);
-    let there = then.places.get(DIRECTORY);
-    let same_place = there.is_some_and(|there| {
-        let facts = |place: &Place| (place.directory.clone(), place.filesystem.clone(), place.source.clone());
-        facts(there) == facts(here)
-    });
+    let same_place = here.iter().all(|(name, here)| then.places.get(*name).is_some_and(|there| there.is_that_of(here)));
     let other = match () {
         () if results.command != fresh.command => format!("another command ({})", results.command.join(" ")),
         () if results.program != fresh.program => format!("haul-lab {}", results.program),

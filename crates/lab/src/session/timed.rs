@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use haul_measure::cache::{self, Temperature};
 use haul_measure::process::{self, Job};
-use haul_measure::{memory, space, words, workspace};
+use haul_measure::{memory, nfs, space, words, workspace};
 
 use super::competitor::How;
-use super::state::{DIRECTORY, Halt, SOURCE, Session};
-use crate::measure::one_copy;
+use super::state::{Halt, SOURCE, Session};
 use crate::measure::verify::verify;
 use crate::results::{Cache, Outcome, Run};
 
@@ -64,23 +63,29 @@ pub(super) fn time(
     how.load(&session.own);
     session.halt_if_stopped()?;
     let device = |name: &str| session.devices.get(name).map(PathBuf::as_path);
-    let from = if session.results.environment.places.contains_key(SOURCE) { SOURCE } else { DIRECTORY };
+    let is_users = session.results.environment.places.contains_key(SOURCE);
+    let from = if is_users { SOURCE } else { session.place_of(source) };
     let job = Job {
         commands: vec![how.command(&session.own, source, dest)],
         place: &place,
-        devices: (device(from), device(DIRECTORY)),
+        devices: (device(from), device(session.at)),
         timeout,
         output: true,
     };
+    let before = nfs::counters(session.folder());
     let ended = process::run(job, &session.workspace, &session.stop)?;
-    Ok((Ended::of(ended, matches!(how, How::Own(_)), timeout)?, state))
+    let mut ended = Ended::of(ended, matches!(how, How::Own(_)), timeout)?;
+    if let (Ended::Well(run), Some(before), Some(after)) = (&mut ended, before, nfs::counters(session.folder())) {
+        run.reported.extend(nfs::COUNTERS.map(|name| (format!("nfs.{name}"), after[name] - before[name])));
+    }
+    Ok((ended, state))
 }
 
 /// Copies, compares and removes the copy, for searches that decide from run to run who runs next. `bytes` is the size of the
 /// source; after `timeout` it is ended. Of a right copy it says what it cost, and whether the source was cached.
 pub fn time_copy(
     session: &mut Session,
-    settings: &one_copy::Settings,
+    how: &How,
     source: &Path,
     state: Temperature,
     (bytes, timeout): (u64, Duration),
@@ -93,7 +98,7 @@ pub fn time_copy(
         // Only these files, and not all that the machine has in memory: a search makes many runs.
         Temperature::Cold => cache::evict_all(source),
     };
-    let (ended, cached) = time(session, &How::Own(settings.clone()), (source, bytes, &dest), prepare, timeout)?;
+    let (ended, cached) = time(session, how, (source, bytes, &dest), prepare, timeout)?;
     let timed = match ended {
         Ended::Stopped => return Err(Halt::Stopped),
         Ended::TooLong(why) | Ended::Badly(_, why) => Err(Outcome::Failed(why)),

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use haul_io::profile::SizeClass;
 use haul_measure::cache::Temperature;
@@ -23,10 +23,10 @@ use crate::signals;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Measuring {
     directory: PathBuf,
-    /// Where results go, how often and how long.
+    /// Another one, for those of [`TWO`].
+    second: Option<PathBuf>,
+    /// Where results go, how often, how long.
     settings: Settings,
-    /// No run begins afterwards.
-    time: Option<Duration>,
     experiment: Experiment,
     /// The words that make it another measurement.
     words: Vec<String>,
@@ -43,6 +43,9 @@ pub enum Experiment {
     Reproduce(reproduce::Request),
     Tune(tune::Request),
 }
+
+/// Those that take a second directory: copies are made there, too.
+const TWO: &[&str] = &[mapped_copy::NAME, async_tree::NAME, reproduce::NAME];
 
 /// Options that most of them take.
 const COMMON: &[&str] = &["runs", "timeout", "time"];
@@ -84,18 +87,18 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
     if stop.is_stopped() {
         return Err(Complaint::Stopped);
     }
-    let deadline = wanted.time.map(|time| Instant::now() + time);
+    let deadline = wanted.settings.time.map(|time| Instant::now() + time);
     let mut settings = wanted.settings;
     if let Experiment::Reproduce(request) = &wanted.experiment {
         settings.space = request.space;
     }
-    let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, settings)?;
+    let mut session = Session::begin(own, stop, wanted.words, (&wanted.directory, wanted.second.as_deref()), settings)?;
     session.deadline = deadline;
     let ended = match &wanted.experiment {
         Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
         Experiment::InKernel(request) => in_kernel::run(&mut session, request),
         Experiment::MappedWrite(request) => {
-            let time = wanted.time.unwrap_or(mapped_write::USUAL_TIME);
+            let time = session.settings.time.unwrap_or(mapped_write::USUAL_TIME);
             mapped_write::run_in(&mut session, &request.clone().within(time))
         }
         Experiment::AsyncTree(request) => async_tree::run(&mut session, request),
@@ -137,7 +140,12 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
 
 /// What can be known to fail before anything is made.
 fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
-    workspace::usable(&wanted.directory)?;
+    let directory = workspace::usable(&wanted.directory)?;
+    if let Some(second) = &wanted.second
+        && workspace::usable(second)? == directory
+    {
+        return Err(format!("{} is named twice; name a directory on another device", quoted(second)));
+    }
     let largest = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0).saturating_mul(3);
     let (needed, what) = match &wanted.experiment {
         Experiment::MappedCopy(request) => (request.size.saturating_mul(3), mapped_copy::NAME),
@@ -166,7 +174,8 @@ fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
             (compare::room(request, stop)?, compare::NAME)
         }
     };
-    space::check(&wanted.directory, needed, what)
+    let mut directories = std::iter::once(&wanted.directory).chain(&wanted.second);
+    directories.try_for_each(|directory| space::check(directory, needed, what))
 }
 
 /// Writes the report into the folder of the results, and gives what is printed of it.
@@ -202,14 +211,16 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
     };
     let (_, own, common, make) =
         COMMANDS.iter().find(|(known, ..)| *known == name).ok_or_else(|| format!("unknown task {name:?}"))?;
-    let mut directory = None;
+    let (mut directory, mut second) = (None, None);
     let mut settings = Settings::default();
-    let mut time = None;
     let mut options: Vec<(String, OsString)> = Vec::new();
     let mut parser = lexopt::Parser::from_args(words);
     while let Some(argument) = parser.next()? {
         match argument {
             Value(path) if directory.is_none() && name != compare::NAME => directory = Some(PathBuf::from(path)),
+            Value(path) if directory.is_some() && second.is_none() && TWO.contains(&name) => {
+                second = Some(PathBuf::from(path))
+            }
             Long("output") => settings.output = Some(parser.value()?.into()),
             Long(long) => {
                 let long = long.to_owned();
@@ -236,10 +247,7 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
         match option.as_str() {
             "runs" => settings.runs = usize::try_from(values::number(value).map_err(of_option)?).unwrap_or(usize::MAX),
             "timeout" => settings.timeout = values::time(value).map_err(of_option)?,
-            "time" => {
-                time = Some(values::time(value).map_err(of_option)?);
-                settings.time_is_the_users = true;
-            }
+            "time" => settings.time = Some(values::time(value).map_err(of_option)?),
             "dest" => directory = Some(PathBuf::from(path)),
             "image" | "source" | "profile" => experiment.set_path(real(path)),
             _ => experiment.set(option, value).map_err(of_option)?,
@@ -257,9 +265,10 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
         _ => directory.ok_or("missing operand: the directory to measure in")?,
     };
     if name != compare::NAME {
-        said.push(real(directory.as_os_str()).to_string_lossy().into_owned());
+        let directories = std::iter::once(&directory).chain(&second);
+        said.extend(directories.map(|path| real(path.as_os_str()).to_string_lossy().into_owned()));
     }
-    Ok(Measuring { directory, settings, time, experiment, words: said })
+    Ok(Measuring { directory, second, settings, experiment, words: said })
 }
 
 /// A path without links and dots, or as it is if there is nothing yet.
@@ -373,6 +382,12 @@ mod tests {
         let Experiment::InKernel(request) = &one.experiment else { panic!("{one:?}") };
         assert_eq!(request.sizes, [1 << 20, 2 << 20]);
         assert_ne!(one.words, parsed("in-kernel", &["--sizes=1M", "dir"]).unwrap().words);
+    }
+
+    #[test]
+    fn a_report_knows_the_command_that_runs_all_experiments() {
+        let words = parsed(reproduce::NAME, &["dir"]).unwrap().words;
+        assert_eq!(words.first().map(String::as_str), Some(crate::report::sections::ALL));
     }
 
     #[test]

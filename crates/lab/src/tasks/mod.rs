@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use haul_measure::{memory, workspace};
 
 use crate::experiments::mapped_write;
+use crate::measure::controlled::readers;
 use crate::measure::failure::Failure;
 use crate::measure::{FOLDER, one_copy};
 use crate::signals;
@@ -34,6 +35,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
             return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref(), FOLDER)));
         }
         one_copy::PART => return copy_once(rest),
+        readers::PART => return part(Some(readers::read(&rest))),
         mapped_write::part::NAME => {
             // It ends with the pipe that it reads, and must outlive its reader to remove its files.
             signals::ignore().map_err(|error| haul_measure::words::of(&error))?;
@@ -104,6 +106,7 @@ mod tests {
             (&["mop", "--help"], "unknown task \"mop\""),
             (&["in-kernel"], "missing operand: the directory to measure in"),
             (&["in-kernel", "a", "b"], "unexpected argument \"b\""),
+            (&["async-tree", "a", "b", "c"], "unexpected argument \"c\""),
             (&["in-kernel", "--runs=0", "a"], "\"0\" is no number above 0 for '--runs'"),
             (&["in-kernel", "--bufers=1", "a"], "invalid option '--bufers'"),
         ] {

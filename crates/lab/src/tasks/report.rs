@@ -1,8 +1,7 @@
 //! `haul-lab report`: saved results, shown.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use super::answer::{Answer, Complaint};
 use super::map::width;
 use crate::map::terminal::Screen;
 use crate::report::{Page, baseline, csv, html, join, markdown, page, terminal};
-use crate::results::Results;
+use crate::results::{Results, replace};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
@@ -105,26 +104,6 @@ fn refuse_input(output: &Path, request: &Request) -> Result<(), String> {
         return Err(format!("{} is no regular file, and is not replaced", quoted(output)));
     }
     Ok(())
-}
-
-/// Writes a file anew: at any instant it holds the old text or the new. What is left of it is removed after a failure.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // A link stays, and what it leads to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = (|| {
-        let mut file = File::options().write(true).create_new(true).open(&temporary)?;
-        file.write_all(text)?;
-        file.sync_data()?;
-        fs::rename(&temporary, &path)
-    })();
-    if written.is_err() {
-        // The first error is the one to report.
-        fs::remove_file(&temporary).unwrap_or_default();
-    }
-    written
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use haul_lab::results::{
     Body, Cache, Case, Detail, Device, Environment, Grid, Latency, Outcome, Place, Results, Run, Section, Warning,
 };
+use haul_measure::nfs::COUNTERS;
 
 /// Numbers between -1 and 1 that look random and are always the same.
 pub struct Noise(u64);
@@ -96,12 +97,22 @@ fn in_kernel(noise: &mut Noise) -> Section {
             let parameters = [("size", &*(size << 20).to_string()), ("engine", engine)];
             let mut case = case(&format!("{size} MiB"), engine, size << 20, runs, &parameters);
             case.base = engine == "cp";
+            for run in &mut case.runs {
+                let all = COUNTERS.into_iter().zip([4096.0, 0.0, 16_384.0, 16_384.0, 17.0, 2.15e9, 2.15e9]);
+                run.reported.extend(all.map(|(name, value)| (format!("nfs.{name}"), value)));
+            }
             section.cases.push(case);
         }
         let mut clone = case(&format!("{size} MiB"), "clone", size << 20, Vec::new(), &[("engine", "clone")]);
         clone.outcome = Outcome::Refused("this filesystem does not share blocks".to_owned());
         section.cases.push(clone);
     }
+    let values = [[0.21, 0.004, 0.06, 0.04, 0.02], [0.16, 0.003, 0.06, 0.05, 0.02]];
+    let values = values.map(|row| row.map(Some).to_vec()).to_vec();
+    let names = |what: &str, names: &[&str]| (what.to_owned(), names.iter().map(|name| (*name).to_owned()).collect());
+    let columns = names("part", &["copying memory", "journal", "allocation", "page cache", "other"]);
+    let grid = Grid { unit: "s".to_owned(), rows: names("tool", &["read-write", "copy-range"]), columns, values };
+    section.details.push(Detail::new("samples", Body::Grid(grid)));
     section
 }
 
@@ -157,10 +168,9 @@ fn sparse_image(noise: &mut Noise) -> Section {
                 ("seconds.read", seconds * 0.8),
                 ("seconds.write", seconds * 0.25),
                 ("seconds.scan", if sparse == "yes" { 0.9 } else { 0.0 }),
-                ("seconds.read-enqueue", 0.3),
-                ("seconds.read-dequeue", seconds * 0.5),
-                ("seconds.write-enqueue", 0.1),
-                ("seconds.write-dequeue", seconds * 0.6),
+                ("seconds.open", 0.003),
+                ("seconds.workers", seconds * 1.9),
+                ("workers", 2.0),
                 ("bytes.read-skipped", skipped),
                 ("bytes.write-skipped", unwritten),
                 ("bytes.zeros", (unwritten - skipped).max(0.0)),
@@ -174,6 +184,22 @@ fn sparse_image(noise: &mut Noise) -> Section {
         case.base = name == "full read, plain output";
         section.cases.push(case);
     }
+    let mut by_queues = section.cases[0].clone();
+    by_queues.competitor += ", by queues";
+    by_queues.parameters.insert("queued".to_owned(), "yes".to_owned());
+    for run in &mut by_queues.runs {
+        for (name, value) in [
+            ("seconds.read-enqueue", 0.3),
+            ("seconds.read-dequeue", 4.7),
+            ("seconds.write-enqueue", 0.1),
+            ("seconds.write-dequeue", 5.6),
+            ("seconds.workers", 0.0),
+            ("workers", 0.0),
+        ] {
+            run.reported.insert(name.to_owned(), value);
+        }
+    }
+    section.cases.push(by_queues);
     let cp = case("image of 8 GiB", "cp", whole, noise.runs(3, 16.4, 0.1, 5.0, 400), &[]);
     section.cases.push(cp);
     let mut spans = Vec::new();
@@ -223,31 +249,28 @@ fn compare(noise: &mut Noise) -> Section {
 fn details() -> Section {
     let mut section = begun("mapped-write");
     let mut add = |name: &str, body: Body| section.details.push(Detail { name: name.to_owned(), body });
-    let sizes: Vec<String> = ["64 KiB", "128 KiB", "256 KiB", "512 KiB", "1 MiB", "2 MiB", "4 MiB", "8 MiB", "16 MiB"]
-        .map(str::to_owned)
-        .to_vec();
-    let values = (0..9)
-        .map(|row| (0..9).map(|column| (column <= row).then(|| 400.0 * 1.9f64.powi(row + column))).collect())
-        .collect();
-    add(
-        "grid",
-        Body::Grid(Grid {
-            unit: "KiB/s".to_owned(),
-            rows: ("file".to_owned(), sizes.clone()),
-            columns: ("record".to_owned(), sizes),
-            values,
-        }),
-    );
-    add(
-        "stall",
-        Body::Latency(Latency {
-            count: 20_000,
-            over: 5,
-            threshold: 1e-3,
-            percentiles: vec![(50.0, 4e-5), (90.0, 6e-5), (99.0, 9e-5), (99.9, 4e-4), (99.99, 3.1e-3)],
-            longest: 8.3e-3,
-        }),
-    );
+    let sizes: Vec<String> = (16..25).map(|power| (1u64 << power).to_string()).collect();
+    let reads = ["read", "reread", "random-read", "backward-read", "stride-read"];
+    for test in ["write", "rewrite", "random-write", "record-rewrite"].into_iter().chain(reads) {
+        for (manner, gain) in [("mapped", 1.2), ("written", 1.0)] {
+            let gain = |row: usize, column: usize| f64::powi(gain, row as i32 - 2 * column as i32);
+            let rate = |row: usize, column: usize| 400.0 * 1.9f64.powi((row + column) as i32 / 2) * gain(row, column);
+            let value = |row: usize, column: usize| (column <= row).then(|| rate(row, column));
+            let values = (0..9).map(|row| (0..9).map(|column| value(row, column)).collect()).collect();
+            let unit = "KiB/s".to_owned();
+            let (rows, columns) = (("file".to_owned(), sizes.clone()), ("record".to_owned(), sizes.clone()));
+            add(&format!("grid-{manner}-{test}"), Body::Grid(Grid { unit, rows, columns, values }));
+        }
+    }
+    let rounds = |mean: f64| (0..20).map(|round| mean * (1.0 + f64::from(round % 7) / 20.0)).collect();
+    let series = [("mapped".to_owned(), rounds(0.21)), ("written".to_owned(), rounds(0.16))].into();
+    add("msync", Body::Samples { unit: "s".to_owned(), series });
+    for (name, factor) in [("stall", 1.0), ("msync-latency", 30.0), ("written-latency", 24.0)] {
+        let percentiles = [(50.0, 4e-5), (90.0, 6e-5), (99.0, 9e-5), (99.9, 4e-4), (99.99, 3.1e-3)];
+        let percentiles = percentiles.map(|(percentile, seconds)| (percentile, seconds * factor)).to_vec();
+        let (count, over, threshold, longest) = (20_000, 5, 1e-3, 8.3e-3 * factor);
+        add(name, Body::Latency(Latency { count, over, threshold, percentiles, longest }));
+    }
     let facts =
         vec![("stable pages".to_owned(), "no".to_owned(), "/sys/class/bdi/254:0/stable_pages_required".to_owned())];
     add("facts", Body::Facts { rows: facts });

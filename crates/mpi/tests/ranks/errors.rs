@@ -150,6 +150,11 @@ fn options_that_several_ranks_cannot_keep_are_refused() {
             ("--control=control", "control"),
             ("--shard=1/2", "shard"),
             ("--digests=list", "'--digests' is not possible"),
+            ("--json", "'--json' is for one process: use haul"),
+            ("--delete", "'--delete' is not possible"),
+            ("--dry-run", "'--dry-run' is for one process: use haul"),
+            ("--move", "'--move' is for one process: use haul"),
+            ("--clone-tree", "'--clone-tree' is for one process: use haul"),
         ] {
             let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result/"]);
             is_refused(&job, &dir.join("result"), &[word]);

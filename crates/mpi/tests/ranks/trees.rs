@@ -49,3 +49,44 @@ fn ranks_copy_by_a_list_what_one_process_copies_by_it() {
         std::fs::create_dir(dir.join("result")).expect("a directory");
     }
 }
+
+#[test]
+fn ranks_leave_out_what_one_process_leaves_out() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(17), &dir, MIXED);
+    let mut names: Vec<String> = std::fs::read_dir(dir.join("source"))
+        .expect("a directory")
+        .filter_map(|entry| entry.expect("it can be read").file_name().into_string().ok())
+        .filter(|name| !name.contains('\n'))
+        .collect();
+    names.sort();
+    names.truncate(names.len() / 2 + 1);
+    std::fs::write(dir.join("names"), names.join("\n")).expect("a list");
+    let filters = ["--exclude=*1*", "--include=/**/*2*", "--exclude=/*/?*3/", "--max-size=100K"];
+    let listed = ["-r", "--files-from=names", "--exclude=*1*"];
+    for options in [&filters[..], &listed] {
+        let words = |rest: &[&'static str]| [&["-aT"], options, rest].concat();
+        haul_copies(&dir, &words(&["source", "reference"]));
+        for mpi in Mpi::all() {
+            Job::new(mpi, 3, &dir, &words(&["--chunk=64K", "--jobs=2", "source", "result"])).run().succeeded();
+            assert_equal(&dir.join("reference"), &dir.join("result"), &format!("{mpi:?}, {options:?}"));
+            Job::new(mpi, 3, &dir, &words(&["--compare", "source", "result"])).run().succeeded();
+            remove(&dir.join("result"));
+        }
+        remove(&dir.join("reference"));
+    }
+    std::fs::write(dir.join("source/file.no"), "not wanted").expect("a file");
+    std::fs::write(dir.join("names"), format!("{}\nnone\nfile.no\n", names[0])).expect("a list");
+    for mpi in Mpi::all() {
+        let words = ["-aT", "--files-from=names", "--exclude=*.no", "--explain", "--stats=json", "source", "result"];
+        let stop = [&["--fail-fast"], &words[..]].concat();
+        Job::new(mpi, 3, &dir, &stop).run().failed_with(1).says(&["source/none"]);
+        assert!(!dir.join("result").exists(), "{mpi:?}");
+        let done = Job::new(mpi, 3, &dir, &words).run().failed_with(1).says(&["No such file"]);
+        assert_eq!(done.stderr.matches("source/none'").count(), 1, "reported once: {done}");
+        assert!(done.stderr.contains("\"excluded\":1,") && !done.stdout.contains("no entry"), "{done}");
+        assert!(dir.join("result").join(&names[0]).symlink_metadata().is_ok(), "{mpi:?}");
+        remove(&dir.join("result"));
+    }
+}

@@ -2,6 +2,7 @@
 
 mod cifs;
 mod faults;
+mod measured;
 mod nfs;
 mod power;
 mod smoke;
@@ -88,6 +89,27 @@ pub const ALL: &[Case] = &[
         kernels: &["6.1"],
         quick_on: &["6.1"],
         run: power::run,
+    },
+    Case {
+        name: "mapped-write",
+        what: "haul-lab mapped-write on equal disks; the results of two kernels are compared",
+        kernels: &["5.10", "6.1", "6.12"],
+        quick_on: &["5.10", "6.12"],
+        run: measured::mapped_write,
+    },
+    Case {
+        name: "in-kernel-xfs",
+        what: "haul-lab in-kernel on NFS 4.2 on XFS: COPY and CLONE, and bytes on the wire",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: measured::in_kernel_on_xfs,
+    },
+    Case {
+        name: "in-kernel-ext4",
+        what: "the same on ext4",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: measured::in_kernel_on_ext4,
     },
 ];
 

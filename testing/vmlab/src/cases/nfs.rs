@@ -30,6 +30,13 @@ pub fn on_ext4(lab: &mut Lab) -> Result<(), String> {
     run(lab, "ext4")
 }
 
+/// A mounted server for haul-lab, on a filesystem of this kind: where its client has it.
+pub fn served(lab: &mut Lab, kind: &str) -> Result<&'static Path, String> {
+    start(&lab.mounted(kind, "exported", 1024)?)?;
+    mount("hard", Path::new(CLIENT))?;
+    Ok(Path::new(CLIENT))
+}
+
 fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
     let source = lab.mounted("ext4", "source", 256)?.join("tree");
     tree::plant(&source, KEEPS)?;

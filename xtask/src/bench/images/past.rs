@@ -108,7 +108,6 @@ pub fn look_at(path: &Path, scratch: &Path) -> Result<Image> {
     Ok(Image { path: path.to_owned(), size: meta.len(), allocated: meta.blocks() * 512, free, live, zeros })
 }
 
-/// A file of written zeros.
 pub fn write_zeros(path: &Path, size: u64) -> Result {
     let write = || {
         let file = File::create_new(path)?;
@@ -130,7 +129,6 @@ impl Mount {
         Ok(Mount(at.to_owned()))
     }
 
-    /// Unmounts it.
     pub fn unmount(self) -> Result {
         shell::run(shell::command("umount").arg(&self.0))?;
         fs::remove_dir(&self.0).map_err(shell::at(&self.0))

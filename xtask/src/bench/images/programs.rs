@@ -8,14 +8,12 @@ use crate::shell;
 /// Names for `--programs`.
 pub const KEYS: &[&str] = &["smart", "smart-full", "full", "cp", "qemu-img", "e2image", "partclone", "virt-sparsify"];
 
-/// A program.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Its name in the options and in saved results.
     pub key: &'static str,
     /// Its name in the tables.
     pub name: &'static str,
-    /// Its version.
     pub version: String,
     /// Its words; `IMAGE` and `COPY` stand for the paths.
     pub words: Vec<String>,

@@ -11,19 +11,15 @@ use crate::shell::{self, Result};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Image {
-    /// Where it is.
     #[serde(skip)]
     pub path: PathBuf,
-    /// All of it.
     pub size: u64,
     /// What the file occupies.
     #[serde(skip)]
     pub allocated: u64,
     /// What its filesystem calls free.
     pub free: u64,
-    /// Files of noise.
     pub live: u64,
-    /// Files of zeros.
     pub zeros: u64,
 }
 
@@ -47,13 +43,10 @@ pub struct Sample {
     pub memory: u64,
     /// What the copy occupies.
     pub allocated: u64,
-    /// Others were busy.
     pub disturbed: bool,
-    /// What is wrong with the copy.
     pub failed: Option<String>,
 }
 
-/// One run of one program.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
@@ -93,19 +86,16 @@ impl Results {
         Ok(Results { image: image.clone(), ..saved })
     }
 
-    /// Writes them to a file.
     pub fn save(&self, file: Option<&Path>) -> Result {
         let Some(file) = file else { return Ok(()) };
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         fs::write(file, text + "\n").map_err(shell::at(file))
     }
 
-    /// Adds a run.
     pub fn add(&mut self, program: &str, cold: bool, sample: Sample) {
         self.runs.push(Run { program: program.to_owned(), cold, sample });
     }
 
-    /// The runs of a program, cold or warm.
     pub fn samples(&self, program: &str, cold: bool) -> Vec<&Sample> {
         let of = self.runs.iter().filter(|run| run.program == program && run.cold == cold);
         of.map(|run| &run.sample).collect()

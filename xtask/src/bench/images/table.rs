@@ -11,7 +11,6 @@ use crate::shell::Result;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Everything in Markdown.
 pub fn markdown(results: &Results, programs: &[Program]) -> String {
     let Image { size, allocated, free, live, zeros, .. } = &results.image;
     let mib = |bytes: u64| format!("{:.0}", bytes as f64 / MIB);

@@ -34,14 +34,11 @@ const PEERS: &[(&str, Origin, &[&str])] = &[
 /// The name of another build of haul, which gets the options of haul.
 pub const BEFORE: &str = "before";
 
-/// A program that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Its name in `--programs`.
     pub name: &'static str,
-    /// What to execute.
     pub program: PathBuf,
-    /// Its version number.
     pub version: String,
     /// The words that make it print its version, which also bring it into memory.
     pub version_words: &'static [&'static str],
@@ -56,7 +53,6 @@ pub struct Missing {
     pub why: String,
 }
 
-/// Names of all peers.
 pub fn names() -> Vec<&'static str> {
     PEERS.iter().map(|(name, ..)| *name).collect()
 }

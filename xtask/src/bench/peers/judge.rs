@@ -8,28 +8,23 @@ const MEMORY_MIB: u64 = 128;
 /// Medians that are closer than this, in runs whose ranges overlap, show no difference.
 const LEVEL: f64 = 0.9;
 
-/// One condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// What was asked for, and what came out.
     pub text: String,
-    /// How it stands.
     pub verdict: Verdict,
 }
 
 /// How a condition stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Met.
     Met,
     /// The medians say no, but are within 10 % and the ranges of the runs overlap: no difference was shown.
     Level,
-    /// Not met.
     Missed,
 }
 
 impl Verdict {
-    /// For the table.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Met => "met",

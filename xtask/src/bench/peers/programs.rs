@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use super::install::{BEFORE, Peer};
 
-/// A kind of copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A directory, contents only.
@@ -20,6 +19,31 @@ pub enum Shape {
     Starts,
     /// A directory of equal files, with the asynchronous engines.
     Matrix,
+    /// A directory with all metadata, over one of the same names.
+    Overwrite,
+    /// The same, of what is newer.
+    Newer,
+    /// The same, of what differs in size or time.
+    Changed,
+    /// The same, of what differs in its bytes.
+    Content,
+    /// The same, of what differs in size or time, and what the source does not have goes.
+    Mirror,
+    /// An empty directory, over one with everything.
+    Delete,
+}
+
+impl Shape {
+    /// Whether modes, owners and times have to be kept.
+    pub fn keeps_all(self) -> bool {
+        matches!(self, Shape::Archive) || self.finds_tree()
+    }
+
+    /// Whether a tree stands at the destination.
+    pub fn finds_tree(self) -> bool {
+        use Shape::{Changed, Content, Delete, Mirror, Newer, Overwrite};
+        matches!(self, Overwrite | Newer | Changed | Content | Mirror | Delete)
+    }
 }
 
 /// A peer, the kind of copy, and the words after the program's name.
@@ -92,6 +116,20 @@ const LINES: &[Line] = &[
     ("dd", Shape::Starts, &["if={source}", "of={dest}"]),
     ("cp", Shape::Matrix, &["-r", S, D]),
     ("haul", Shape::Matrix, &["-r", S, D]),
+    ("cp", Shape::Overwrite, &["-aT", S, D]),
+    ("haul", Shape::Overwrite, &["-aT", S, D]),
+    ("rsync", Shape::Overwrite, &["-a", "--ignore-times", "{source}/", D]),
+    ("cp", Shape::Newer, &["-auT", S, D]),
+    ("haul", Shape::Newer, &["-auT", S, D]),
+    ("rsync", Shape::Newer, &["-a", "{source}/", D]),
+    ("rsync", Shape::Changed, &["-a", "{source}/", D]),
+    ("haul", Shape::Changed, &["-aT", "--update=changed", S, D]),
+    ("rsync", Shape::Content, &["-ac", "{source}/", D]),
+    ("haul", Shape::Content, &["-aT", "--update=content", S, D]),
+    ("rsync", Shape::Mirror, &["-a", "--delete", "{source}/", D]),
+    ("haul", Shape::Mirror, &["--mirror", S, D]),
+    ("rsync", Shape::Delete, &["-a", "--delete", "{source}/", D]),
+    ("haul", Shape::Delete, &["-aT", "--delete=force", S, D]),
 ];
 
 /// A program with its options, to which source and destination are given for each run.
@@ -99,22 +137,19 @@ const LINES: &[Line] = &[
 pub struct Program {
     /// Its name in the tables: the peer and its options.
     pub name: String,
-    /// The peer.
     pub peer: Peer,
-    /// What it does.
     pub task: Task,
 }
 
 /// What a program of the tables does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// Copies, with these words.
     Copy(Vec<String>),
     /// Copies nothing: writes as much fresh data as fast as the device can.
     Limit,
 }
 
-/// The programs for a kind of copy, cp first. haul is timed once more with each of these options, and so is the other build of
+/// The programs for a kind of copy, first the one that the others are compared with: cp, or rsync where cp has no such thing. haul is timed once more with each of these options, and so is the other build of
 /// it without them, if it is among the peers; `limit` adds the limit of the device.
 pub fn of(shape: Shape, peers: &[Peer], options: &[String], limit: bool) -> Vec<Program> {
     let mut programs = Vec::new();
@@ -160,9 +195,10 @@ fn shown(peer: &str, words: &[String]) -> String {
 }
 
 impl Program {
-    /// Whether it is haul with its own choice of everything: the kinds of copy ask for short options only.
+    /// Whether it is haul with its own choice of everything: with the options of the kind of copy alone.
     pub fn is_haul(&self) -> bool {
-        self.peer.name == "haul" && !self.name.contains("--")
+        let Task::Copy(words) = &self.task else { return false };
+        self.peer.name == "haul" && LINES.iter().any(|(name, _, plain)| *name == "haul" && words == plain)
     }
 
     /// The words of a command that copies `source` to `dest`; empty for what copies nothing.
@@ -231,6 +267,8 @@ mod tests {
         assert_eq!(names, ["cp -r", "haul -r", "haul --engine=direct -r", "haul --durable -r", "device limit (fio)"]);
         assert_eq!(programs.iter().map(Program::is_haul).collect::<Vec<_>>(), [false, true, false, false, false]);
         assert_eq!(line(&programs[2]), "/bin/haul --engine=direct -r /a/x /b/0/x");
+        let update = of(Shape::Changed, &[peer("cp"), peer("haul"), peer("rsync")], &options[1..], false);
+        assert_eq!(update.iter().map(Program::is_haul).collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::super::report::spread;
 use super::target::Target;
 use crate::shell::Result;
 
-/// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds from before the program starts until it has ended.
@@ -41,9 +40,7 @@ pub struct Sample {
 /// All runs of one program in one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The program and its options.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// cp: the others are compared with it.
     pub base: bool,
@@ -51,7 +48,6 @@ pub struct Row {
     pub haul: bool,
     /// Copies nothing: the limit of the device.
     pub limit: bool,
-    /// The good runs.
     pub samples: Vec<Sample>,
     /// What was wrong with its copy: then it is not ranked.
     pub wrong: Option<String>,
@@ -67,18 +63,13 @@ pub struct Row {
 /// All programs in one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// The workload's name.
     pub name: String,
     /// Its group, or nothing.
     pub group: String,
-    /// Its heading.
     pub title: String,
-    /// Where the files were.
     pub place: String,
-    /// What haul must reach.
     #[serde(default)]
     pub target: Target,
-    /// The programs.
     #[serde(rename = "programs")]
     pub rows: Vec<Row>,
 }
@@ -89,17 +80,14 @@ impl Row {
         if self.wrong.is_some() { None } else { spread(self.samples.iter().map(figure)) }
     }
 
-    /// Seconds until it ended.
     pub fn returned(&self) -> Option<Spread> {
         self.spread(|sample| sample.returned)
     }
 
-    /// Seconds until the copy was durable.
     pub fn durable(&self) -> Option<Spread> {
         self.spread(|sample| sample.durable)
     }
 
-    /// Seconds of CPU of the program.
     pub fn cpu(&self) -> Option<Spread> {
         self.spread(|sample| sample.user + sample.system)
     }
@@ -111,7 +99,6 @@ impl Row {
 }
 
 impl Sample {
-    /// Of a run.
     pub fn of(cost: &Cost) -> Sample {
         Sample {
             returned: cost.returned.as_secs_f64(),

@@ -31,6 +31,7 @@ const MEBIBYTE_KIB: u64 = 1024;
 pub fn measure(workload: &Workload, programs: &[Program], options: &Options, workspace: &Workspace) -> Result<Table> {
     let mut scene = Scene::new(workload, options, workspace.path())?;
     let mut rows: Vec<Row> = programs.iter().map(without_runs).collect();
+    rows.first_mut().into_iter().for_each(|row| row.base = !row.haul);
     for (row, program) in rows.iter_mut().zip(programs).filter(|_| workload.marks_fallback) {
         row.name += if scene.falls_back(program)? { " (refused, fell back)" } else { "" };
     }
@@ -59,7 +60,7 @@ fn without_runs(program: &Program) -> Row {
     Row {
         name: program.name.clone(),
         version: program.peer.version.clone(),
-        base: program.peer.name == "cp",
+        base: false,
         haul: program.is_haul(),
         limit: program.task == Task::Limit,
         samples: Vec::new(),
@@ -125,7 +126,7 @@ fn one(
             // In this process: five hundred others would take longer than the run. The files are small.
             compare::compare(&scene.source, copy, false)?
         } else {
-            compare::apart(&scene.source, copy, workload.shape == Shape::Archive)?
+            compare::apart(&scene.source, copy, workload.shape.keeps_all())?
         };
         row.wrong = found.sentence();
         if row.wrong.is_some() {

@@ -14,7 +14,7 @@ use haul_sys::rustix::fs::{statvfs, syncfs};
 use super::super::options::Options;
 use super::super::place::{self, Place};
 use super::super::surroundings::{drop_caches, warm_memory};
-use super::programs::{Program, Task};
+use super::programs::{Program, Shape, Task};
 use super::sources::{self, Extent, Source};
 use super::workload::{Fs, Workload};
 use crate::shell::{self, Result};
@@ -29,13 +29,11 @@ const INODE: u64 = 2048;
 /// Everything a workload needs on disk.
 pub struct Scene<'a> {
     workload: &'a Workload,
-    /// How it is run.
     pub options: &'a Options,
-    /// What is copied.
     pub source: PathBuf,
-    /// How much it is.
     pub extent: Extent,
-    /// Where copies go.
+    /// What stands at the destination before a copy that finds a tree there.
+    found: PathBuf,
     dest: PathBuf,
     /// The filesystem of the copies, to be synced.
     pub sync: File,
@@ -77,17 +75,23 @@ impl<'a> Scene<'a> {
                 source
             }
         };
+        let mut found = source.clone();
+        if workload.shape == Shape::Delete {
+            found = from.join("full");
+            fs::rename(&source, &found).map_err(shell::at(&source))?;
+            fs::create_dir(&source).map_err(shell::at(&source))?;
+        }
         let sync = File::open(&to).map_err(shell::at(&to))?;
         sync_below(&source)?;
         if matches!(workload.source, Source::File { .. }) {
             // What is warm was read, and not just written: writing leaves small folios, reading large ones.
             cache::forget(&source);
         }
-        Ok(Scene { workload, options, source, extent, dest: to, sync, title, places, copies: Vec::new() })
+        Ok(Scene { workload, options, source, extent, found, dest: to, sync, title, places, copies: Vec::new() })
     }
 
-    /// The destination of a run: a new directory, and in it the name of the source, which does not exist yet. Older
-    /// copies are removed if there is no room for another.
+    /// The destination of a run: a new directory, and in it the name of the source, which does not exist yet unless the kind of
+    /// copy finds a tree there. Older copies are removed if there is no room for another.
     pub fn dest(&mut self, run: usize) -> Result<PathBuf> {
         if !self.fits()? {
             self.remove_copies()?;
@@ -95,7 +99,16 @@ impl<'a> Scene<'a> {
         let dir = self.dest.join(format!("copy-{run}"));
         fs::create_dir(&dir).map_err(shell::at(&dir))?;
         self.copies.push(dir.clone());
-        Ok(dir.join(self.source.file_name().unwrap_or_default()))
+        let dest = dir.join(self.source.file_name().unwrap_or_default());
+        if self.workload.shape.finds_tree() {
+            shell::run(shell::command("cp").arg("-a").args([&self.found, &dest]))?;
+        }
+        match self.workload.shape {
+            Shape::Overwrite => change(&dest)?,
+            Shape::Mirror => age(&dest, &mut 0)?,
+            _ => {}
+        }
+        Ok(dest)
     }
 
     /// Whether another copy fits into what the benchmark may use, and into the filesystem.
@@ -175,7 +188,6 @@ impl<'a> Scene<'a> {
         meta.is_file().then(|| meta.blocks() / 2)
     }
 
-    /// Removes everything.
     pub fn remove(self) -> Result {
         drop(self.sync);
         let base = match &self.places[..] {
@@ -187,6 +199,47 @@ impl<'a> Scene<'a> {
         }
         fs::remove_dir_all(&base).map_err(|error| format!("cannot remove {}: {error}", base.display()))
     }
+}
+
+/// Gives every file below a directory other contents of the same size.
+fn change(dir: &Path) -> Result {
+    for entry in fs::read_dir(dir).map_err(shell::at(dir))? {
+        let entry = entry.map_err(shell::at(dir))?;
+        let path = entry.path();
+        match entry.file_type().map_err(shell::at(&path))? {
+            kind if kind.is_dir() => change(&path)?,
+            kind if kind.is_file() => {
+                let mut bytes = fs::read(&path).map_err(shell::at(&path))?;
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                fs::write(&path, bytes).map_err(shell::at(&path))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Of a hundred files below a directory changes one, removes one, and adds one.
+fn age(dir: &Path, count: &mut u64) -> Result {
+    let entries = fs::read_dir(dir).map_err(shell::at(dir))?.collect::<std::io::Result<Vec<_>>>();
+    for entry in entries.map_err(shell::at(dir))? {
+        let path = entry.path();
+        match entry.file_type().map_err(shell::at(&path))? {
+            kind if kind.is_dir() => age(&path, count)?,
+            kind if kind.is_file() => {
+                *count += 1;
+                match *count % 100 {
+                    0 => fs::write(&path, format!("changed {count}")),
+                    33 => fs::remove_file(&path),
+                    66 => fs::copy(&path, dir.join(format!("gone-{count}"))).map(|_| ()),
+                    _ => Ok(()),
+                }
+                .map_err(shell::at(&path))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Syncs the filesystem that a path is on.

@@ -19,7 +19,6 @@ const IN_ONE: u64 = 100;
 const POOL: usize = 4 << 20;
 const EXTENT: u64 = 64 << 10;
 
-/// What the source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// A nested tree of so many files of 1 to 16 KiB, 100 in a directory.
@@ -45,9 +44,7 @@ pub enum Source {
 /// Files and bytes of a source, to plan the space by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Inodes.
     pub inodes: u64,
-    /// Bytes of data.
     pub bytes: u64,
 }
 

@@ -159,7 +159,6 @@ pub fn groups(tables: &[Table]) -> Vec<&str> {
     names
 }
 
-/// A group in the summary.
 fn worst_cells(cells: &[&Table]) -> String {
     let worst = |figure: fn(&Row) -> Option<Spread>| {
         let ratio = |table: &&Table| {

@@ -7,7 +7,6 @@ use super::sources::{self, Source};
 use super::target::Target;
 use crate::shell::Result;
 
-/// Where a side of the copy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fs {
     /// In the directory given by `--dir`.
@@ -27,17 +26,12 @@ pub struct Workload {
     pub name: String,
     /// Another name, for it and its like.
     pub group: &'static str,
-    /// Its heading.
     pub title: String,
-    /// What is copied.
     pub source: Source,
-    /// The kind of copy.
     pub shape: Shape,
     /// Whether the source is dropped from memory before each run.
     pub cold: bool,
-    /// Where the source is.
     pub from: Fs,
-    /// Where the copies go.
     pub to: Fs,
     /// How often the program is started for one run.
     pub starts: u64,
@@ -45,7 +39,6 @@ pub struct Workload {
     pub limit: bool,
     /// Whether a row says that its engine left this place's files to another one: then it is not about that engine.
     pub marks_fallback: bool,
-    /// What haul must reach.
     pub target: Target,
 }
 
@@ -54,6 +47,7 @@ const GIB: u64 = 1 << 30;
 /// Every row at this scale.
 pub fn all(options: &Options) -> Vec<Workload> {
     let mut rows = trees(options);
+    rows.extend(updates(options));
     rows.extend(files(options));
     rows.extend(small(options));
     rows.extend(matrix(options));
@@ -101,7 +95,7 @@ impl Workload {
     }
 }
 
-/// cp takes at least so many times as long to return.
+/// The least ratio of the time until cp returns to that until haul returns.
 fn faster(returned: f64) -> Target {
     Target { returned: Some(returned), ..Target::default() }
 }
@@ -135,6 +129,25 @@ fn trees(options: &Options) -> Vec<Workload> {
         row("tree-ext4-xfs", format!("{small}; -r, warm, to XFS in a loop image"), tree, Shape::Tree)
             .between(Fs::Dir, XFS)
             .target(faster(1.8)),
+    ]
+}
+
+/// Copies of a tree to where one stands.
+fn updates(options: &Options) -> Vec<Workload> {
+    let files = options.scaled(100_000, 200);
+    let row = |name: &str, what: &str, shape, returned| {
+        let title = format!("{files} files of 1 to 16 KiB, nested; {what}");
+        let row = Workload::new(name, title, Source::Tree { files }, shape);
+        row.target(Target { not_behind: true, ..faster(returned) })
+    };
+    vec![
+        row("overwrite", "-aT over a tree of the same names and other contents, warm", Shape::Overwrite, 3.0),
+        row("newer", "-auT, nothing to do, warm", Shape::Newer, 1.9),
+        row("newer-cold", "-auT, nothing to do, cold", Shape::Newer, 2.5).cold(),
+        row("changed", "--update=changed, nothing to do, warm; against rsync -a", Shape::Changed, 2.0),
+        row("content", "--update=content, nothing to do, warm; against rsync -ac", Shape::Content, 2.5),
+        row("mirror", "1 % changed, 1 % new, 1 % gone, warm; --mirror against rsync -a --delete", Shape::Mirror, 2.0),
+        row("delete", "the source is empty, warm; --delete=force against rsync -a --delete", Shape::Delete, 1.5),
     ]
 }
 

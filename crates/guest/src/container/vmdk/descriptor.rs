@@ -51,9 +51,6 @@ pub(super) struct Descriptor {
 
 impl Descriptor {
     /// Reads a descriptor, which ends at the first NUL byte.
-    ///
-    /// # Errors
-    /// If it is not a text, depends on another disk, is encrypted, or names extents that are not understood.
     pub fn parse(text: &[u8]) -> Result<Descriptor, Refusal> {
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         let last = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);

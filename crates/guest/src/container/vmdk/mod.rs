@@ -56,9 +56,6 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Disk, Refusal> {
 }
 
 /// Opens a descriptor file and the extents that it names.
-///
-/// # Errors
-/// If it is larger than a descriptor can be, is not just text, names a parent, or an extent that is not as it says.
 pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
     // A guest can write a descriptor to the start of its raw disk, to get at another image beside it. A disk is longer.
     unsupported_if(file.size() > descriptor::LARGEST, "a VMDK descriptor at the start of something larger")?;

@@ -149,10 +149,7 @@ impl Sparse {
         (self.file, 0..self.overhead)
     }
 
-    /// Whether the second directory leads to tables that say the same.
-    ///
-    /// # Errors
-    /// If one says what the other does not: nobody knows which of them is right.
+    /// Whether the second directory leads to tables that say the same. Refuses tables that contradict each other.
     fn compare(&self, reader: &Reader, spare: &[u8], tables: u64) -> Result<bool, Refusal> {
         for number in 0..tables {
             let index = usize::try_from(product(number, 4)?).unwrap_or(usize::MAX);
@@ -222,7 +219,6 @@ impl Sparse {
     }
 }
 
-/// The grain directory at a sector.
 fn directory(reader: &Reader, file: usize, sector: u64, tables: u64) -> Result<Vec<u8>, Refusal> {
     corrupt_if(sector == 0, "a sparse VMDK without a grain directory")?;
     let directory = reader.read_long(file, product(sector, SECTOR)?, product(tables, 4)?)?;

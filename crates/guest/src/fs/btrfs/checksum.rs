@@ -10,16 +10,12 @@ use crate::refusal::Refusal;
 /// Where the checksum of a superblock or node ends, and what it covers begins.
 pub const COVERS_FROM: usize = 32;
 
-/// Which one a filesystem uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksum {
-    /// CRC-32C, four bytes.
     Crc32c,
     /// XXH64 with seed 0, eight bytes.
     Xxhash,
-    /// SHA-256.
     Sha256,
-    /// BLAKE2b of 256 bits.
     Blake2,
 }
 

@@ -40,10 +40,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// A CHUNK_ITEM.
-    ///
-    /// # Errors
-    /// If it is damaged, reaches beyond the device, or has a profile that needs more than one.
+    /// A CHUNK_ITEM: on this device, with a profile that needs no other one.
     pub fn parse(key: Key, item: &[u8], sb: &Superblock) -> Result<Chunk, Refusal> {
         if key.objectid != FIRST_CHUNK_TREE || key.kind != kind::CHUNK {
             return Err(Refusal::corrupt("something else in the place of a chunk"));
@@ -120,9 +117,6 @@ impl Chunks {
     }
 
     /// Adds a chunk with higher addresses than all others.
-    ///
-    /// # Errors
-    /// If it overlaps another, or there are too many.
     pub fn push(&mut self, chunk: Chunk) -> Result<(), Refusal> {
         corrupt_if(self.chunks.last().is_some_and(|last| last.end() > chunk.start), "chunks overlap")?;
         over_budget_if(self.chunks.len() >= MOST, "chunks")?;
@@ -148,10 +142,7 @@ impl Chunks {
         chunk.filter(|chunk| end <= chunk.end()).or_corrupt("an address that lies in no chunk")
     }
 
-    /// Where all copies of some logical addresses are on the device.
-    ///
-    /// # Errors
-    /// If no chunk holds all of them.
+    /// Where all copies of some logical addresses are on the device; they must be of one chunk.
     pub fn on_device(&self, part: Range<u64>) -> Result<impl Iterator<Item = Range<u64>>, Refusal> {
         Ok(self.holding(part.start, part.end - part.start)?.on_device(part))
     }

@@ -25,9 +25,6 @@ pub struct Runs {
 
 impl Runs {
     /// Adds a run behind all others; one that touches the last in the same chunk continues it.
-    ///
-    /// # Errors
-    /// If it begins before the end of the last.
     pub fn push(&mut self, run: Range<u64>) -> Result<(), Refusal> {
         match &mut self.open {
             Some(open) if run.start < open.end => return Err(Refusal::corrupt("free space twice")),
@@ -92,10 +89,7 @@ impl<'a> ExtentTree<'a> {
         ExtentTree { chunks, sb, most, done: Allocation::default(), at: None, last: None }
     }
 
-    /// Takes the next item.
-    ///
-    /// # Errors
-    /// If it is of no known kind, an extent overlaps the last, or lies in no chunk or one of another kind.
+    /// Takes the next item. An extent must lie behind the last, in a chunk of its kind.
     pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
         match key.kind {
             kind::EXTENT | kind::METADATA => self.extent(key, item),
@@ -170,10 +164,7 @@ impl<'a> ExtentTree<'a> {
         over_budget_if(self.done.free.len() > self.most, "free extents")
     }
 
-    /// Ends the last chunks.
-    ///
-    /// # Errors
-    /// If all extents together are not what the superblock says is used.
+    /// Ends the last chunks. All extents together must be what the superblock says is used.
     pub fn finish(mut self) -> Result<Allocation, Refusal> {
         if let Some(last) = self.chunks.iter().last() {
             let before = last.end() - 1;
@@ -187,10 +178,7 @@ impl<'a> ExtentTree<'a> {
     }
 }
 
-/// Takes the next block group: how much of its chunk is `used`.
-///
-/// # Errors
-/// If it is not that of the next chunk.
+/// Takes the block group of the next chunk: how much of that is `used`.
 pub fn take_group(chunks: &Chunks, used: &mut Vec<u64>, key: Key, item: &[u8]) -> Result<(), Refusal> {
     let chunk = chunks.get(used.len());
     let fits = chunk

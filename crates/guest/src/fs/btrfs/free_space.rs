@@ -31,16 +31,12 @@ pub struct FreeSpaceTree<'a> {
 }
 
 impl<'a> FreeSpaceTree<'a> {
-    /// Nothing taken yet.
     pub fn new(chunks: &'a Chunks, sb: &'a Superblock) -> FreeSpaceTree<'a> {
         let runs = Runs::default();
         FreeSpaceTree { chunks, sb, begun: 0, place: 0..0, gone: false, bitmaps: false, expected: 0, runs }
     }
 
-    /// Takes the next item.
-    ///
-    /// # Errors
-    /// If it does not belong to the chunk whose turn it is.
+    /// Takes the next item, which must belong to the chunk whose turn it is.
     pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
         let end = bytes::sum(key.objectid, key.offset)?;
         if key.kind == kind::FREE_SPACE_INFO {

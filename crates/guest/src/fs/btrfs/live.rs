@@ -26,9 +26,6 @@ const PREALLOCATED: u8 = 2;
 const EXTENTS_OF_NODE: u64 = 128;
 
 /// Refuses if a tree is damaged, or refers to what is in `free`.
-///
-/// # Errors
-/// Those of [`Forest::walk`], and if something in use is free.
 pub fn check(
     forest: &Forest<'_>,
     chunks: &Chunks,
@@ -82,10 +79,7 @@ fn file_extent(key: Key, item: &[u8], sb: &Superblock, whose: &str) -> Result<Op
 }
 
 /// What of the device the log uses, wherever else it may be counted. Nodes that `forest` read before must have been
-/// taken from it.
-///
-/// # Errors
-/// If a log tree is damaged, or `most` ranges are not enough.
+/// taken from it. At most `most` ranges.
 pub fn used_by_log(
     forest: &Forest<'_>,
     chunks: &Chunks,

@@ -30,10 +30,7 @@ pub fn root_item(item: &[u8], owner: u64) -> Result<Root, Refusal> {
 }
 
 impl Roots {
-    /// Walks the tree of roots.
-    ///
-    /// # Errors
-    /// If it is damaged, or names a tree of a kind that is not known.
+    /// Walks the tree of roots, which must name no tree of an unknown kind.
     pub fn read(forest: &Forest<'_>, chunks: &Chunks, sb: &Superblock) -> Result<Roots, Refusal> {
         let mut roots = Roots::default();
         let top = Root { address: sb.root, level: sb.root_level, generation: sb.generation, owner: owner::ROOT };
@@ -68,10 +65,7 @@ impl Roots {
     }
 }
 
-/// Walks the chunk tree: all chunks, and the device as it says.
-///
-/// # Errors
-/// If it is damaged, or does not agree with the superblock.
+/// Walks the chunk tree: all chunks, and the device as it says, which must agree with the superblock.
 pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refusal> {
     let first = Chunks::of_superblock(sb)?;
     let generation = sb.chunk_root_generation;
@@ -90,10 +84,8 @@ pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refus
     Ok(chunks)
 }
 
-/// Walks the device tree, the device's own list of what belongs to chunks: what of the device that is, in order.
-///
-/// # Errors
-/// If it is damaged, does not agree with the chunks, or the device is being replaced.
+/// Walks the device tree, the device's own list of what belongs to chunks: what of the device that is, in order. It must
+/// agree with the chunks, and the device must not be on its way to be replaced.
 pub fn read_device(
     forest: &Forest<'_>,
     chunks: &Chunks,

@@ -80,16 +80,12 @@ pub struct Superblock {
     pub has_block_group_tree: bool,
 }
 
-/// Whether the signature is there.
 pub fn has_magic(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(region.size() >= PRIMARY + SIZE as u64 && region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
 }
 
 impl Superblock {
     /// Reads the primary one and compares the mirrors with it.
-    ///
-    /// # Errors
-    /// If one is damaged, or the filesystem has a feature or a state that is not understood.
     pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
         let raw = region.read(PRIMARY, SIZE)?;
         let sb = Superblock::parse(&raw)?;

@@ -81,12 +81,10 @@ struct Step {
 }
 
 impl<'a> Forest<'a> {
-    /// Nothing read yet.
     pub fn new(region: &'a View<'a>, sb: &'a Superblock) -> Forest<'a> {
         Forest { region, sb, chunk_tree_uuid: Cell::new(None), visited: RefCell::default() }
     }
 
-    /// What may still be spent.
     pub fn budget(&self) -> &Budget {
         self.region.budget()
     }
@@ -100,9 +98,6 @@ impl<'a> Forest<'a> {
     ///
     /// That keys only rise, over the whole tree, and that each node starts with the key that its parent says, also
     /// means that no node comes twice; that levels fall by one, that the walk ends.
-    ///
-    /// # Errors
-    /// If a node is not in every way what its parent says, or `take` refuses an item.
     pub fn walk(&self, chunks: &Chunks, root: Root, take: Take<'_>) -> Result<(), Refusal> {
         self.walk_unseen(chunks, root, &mut None, take)
     }

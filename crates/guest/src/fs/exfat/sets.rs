@@ -53,10 +53,7 @@ pub(super) struct Sets {
 }
 
 impl Sets {
-    /// The next entry of the directory; what it completes.
-    ///
-    /// # Errors
-    /// If a set is torn, its checksum is wrong, or it must not be ignored and is not known.
+    /// The next entry of the directory; what it completes. Refuses sets that are torn, and unknown ones that are not benign.
     pub(super) fn add(&mut self, entry: &[u8]) -> Result<Option<Found>, Refusal> {
         let kind = u8_at(entry, 0)?;
         if self.missing > 0 {

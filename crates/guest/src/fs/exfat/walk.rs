@@ -81,7 +81,6 @@ impl Walk<'_, '_> {
         Ok(Some(cluster))
     }
 
-    /// Follows a file to its end.
     fn file(&mut self, data: Data) -> Result<(), Refusal> {
         let mut chain = self.chain(data)?;
         while self.step(&mut chain)?.is_some() {}

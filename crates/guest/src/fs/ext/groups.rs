@@ -184,10 +184,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// All of it: superblocks, descriptors, bitmaps, inode tables, and `more` (the journal).
-    ///
-    /// # Errors
-    /// If something lies outside, or two of them in one place.
+    /// All of it: superblocks, descriptors, bitmaps, inode tables, and `more` (the journal); no two in one place.
     pub(super) fn of(groups: &[Group], layout: &Layout, more: &[Range<u64>]) -> Result<Metadata, Refusal> {
         let mut runs = more.to_vec();
         let mut ownerless = Tally::default();

@@ -30,9 +30,6 @@ use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 const MOST_RUNS: usize = 1 << 19;
 
 /// The bytes that a replay of `commits` would use, whatever the bitmaps say. `state` is the one after the log.
-///
-/// # Errors
-/// If an inode's map is not of a kind that a fast commit may have, or damaged.
 pub(super) fn used(commits: &FastCommits, state: &State<'_>, superblock: &Superblock) -> Result<ExtentSet, Refusal> {
     let layout = &superblock.layout;
     let mut used = Used { state, layout, runs: Vec::new(), nodes: HashSet::new() };

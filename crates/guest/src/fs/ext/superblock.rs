@@ -63,7 +63,6 @@ pub(super) enum Backups {
 /// What is guarded by checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sums {
-    /// Nothing.
     None,
     /// The group descriptors, by CRC-16.
     Groups,
@@ -73,11 +72,9 @@ pub(super) enum Sums {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JournalAt {
-    /// There is none.
     Nowhere,
     /// In inode 8.
     Inside,
-    /// On another device.
     Outside,
 }
 

@@ -58,7 +58,6 @@ pub(super) struct Run {
     pub(super) written: bool,
 }
 
-/// Reads an entry of a leaf.
 pub(super) fn extent(entry: &[u8]) -> Result<Run, Refusal> {
     let (first, len) = (u64::from(le32(entry, 0)?), le16(entry, 4)?);
     let start = u64::from(le16(entry, 6)?) << 32 | u64::from(le32(entry, 8)?);

@@ -74,7 +74,6 @@ struct Walk<'a> {
     superblock: &'a Superblock,
     free: &'a Free,
     metadata: &'a Metadata,
-    /// What inodes use.
     claimed: Tally,
     /// Blocks of attributes that several inodes have: how many were seen, and how many there are.
     shared: HashMap<u64, (u32, u32)>,

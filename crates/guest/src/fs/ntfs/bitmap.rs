@@ -14,7 +14,6 @@ const MEMORY: usize = 56 << 20;
 
 const BITMAP_FILE: u64 = 6;
 
-/// The free space of a volume.
 pub(super) struct Free {
     /// In bytes.
     pub free: ExtentSet,

@@ -2,7 +2,6 @@
 
 use crate::refusal::{OrRefuse, Refusal, over_budget_if};
 
-/// Clusters of a leaf.
 const LEAF: u64 = 4096;
 
 /// Leaves that are held, 512 bytes each: 32 MiB, and as many clusters as 1 TiB of 4 KiB has, in the parts of the

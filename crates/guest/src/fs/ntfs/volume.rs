@@ -14,7 +14,6 @@ const LONGEST_LIST: u64 = 256 << 10;
 pub(super) struct Volume<'a, 'b> {
     pub region: &'a View<'b>,
     pub geometry: Geometry,
-    /// The contents of the master file table.
     pub mft: Stream,
 }
 
@@ -111,7 +110,6 @@ impl<'a, 'b> Volume<'a, 'b> {
         self.read(&stream, 0, stream.sizes.data as usize)
     }
 
-    /// Reads a piece of a value.
     pub fn read(&self, stream: &Stream, offset: u64, len: usize) -> Result<Vec<u8>, Refusal> {
         stream.read(self.region, &self.geometry, offset, len)
     }

@@ -58,7 +58,6 @@ impl Special {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileName<'a> {
-    /// The directory.
     pub parent: Reference,
     /// In UTF-16.
     pub name: &'a [u8],

@@ -59,7 +59,6 @@ impl Tally {
 }
 
 impl Group {
-    /// Reads and checks an allocation group.
     pub fn read(source: &Source<'_>, ag: u32) -> Result<Group, Refusal> {
         let geometry = source.geometry;
         let header = header(source, ag)?;

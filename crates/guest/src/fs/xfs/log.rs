@@ -28,11 +28,8 @@ const UNMOUNTED: u8 = 0x20;
 
 /// What the end of the log says.
 pub enum State<'a> {
-    /// The last record says that everything is on the disk.
-    Clean {
-        /// The log sequence number of the head: nothing on the disk is newer.
-        head: u64,
-    },
+    /// The last record says that everything is on the disk, where nothing is newer than this log sequence number.
+    Clean { head: u64 },
     /// These must be replayed first.
     Dirty(Records<'a>),
 }
@@ -90,7 +87,6 @@ fn torn() -> Refusal {
 }
 
 impl Records<'_> {
-    /// The log sequence number of the head: nothing on the disk is newer.
     pub(crate) fn head_lsn(&self) -> u64 {
         self.ring.head_lsn()
     }

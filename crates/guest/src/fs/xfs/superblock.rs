@@ -83,13 +83,11 @@ pub struct Geometry {
     pub meta_uuid: [u8; 16],
     /// Where the log is, in bytes.
     pub log_start: u64,
-    /// How long it is, in bytes.
     pub log_len: u64,
     /// The log has records of version 2.
     pub log_v2: bool,
 }
 
-/// A superblock that was understood.
 pub struct Superblock {
     pub geometry: Geometry,
     /// Free blocks of the whole filesystem; right only after a clean unmount.

@@ -1,4 +1,4 @@
-//! Linux with a hook before each call that moves data: the one place that names all calls of the kernel.
+//! Linux with a hook before and after each call that moves data: the one place that names all calls of the kernel.
 
 use std::fmt::Debug;
 use std::num::NonZeroU64;
@@ -31,15 +31,31 @@ pub enum Call {
     PunchHole,
     SeekData,
     SeekHole,
+    /// A range is asked for ahead; nobody is asked before that.
+    Fadvise,
+    /// Space is allocated; nobody is asked before that.
+    Allocate,
 }
 
-/// What happens before a call.
+/// What happens before and after a call.
 pub trait Hook: Debug + Send + Sync {
     /// The most bytes that the call may move, if it moves a number of them.
     ///
     /// # Errors
     /// With this the call ends, and Linux is not asked.
     fn before(&self, call: Call) -> Result<usize, Errno>;
+
+    /// A call was made of a file (of two, the destination): the bytes that were asked for, and those that it moved. Of calls
+    /// that look for holes nothing is said.
+    fn after(&self, _call: Call, _fd: Fd<'_>, _asked: u64, _moved: u64) {}
+
+    /// What stands for a mapping.
+    ///
+    /// # Errors
+    /// Those of the mapping.
+    fn map(&self, fd: Fd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        Linux.map(fd, offset, len)
+    }
 
     /// What stands for a queue.
     fn queue(&self, queue: Box<dyn Queue>) -> Box<dyn Queue> {
@@ -52,65 +68,72 @@ pub trait Hook: Debug + Send + Sync {
 pub struct Hooked<H>(pub H);
 
 impl<H: Hook> Hooked<H> {
-    /// How many of `len` bytes the call may move.
-    fn most(&self, call: Call, len: usize) -> Result<usize, Errno> {
-        Ok(self.0.before(call)?.min(len))
+    /// Makes a call for `len` bytes, or for as many as the hook lets it, which `make` gets.
+    fn call(
+        &self,
+        call: Call,
+        fd: Fd<'_>,
+        len: usize,
+        make: impl FnOnce(usize) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let done = make(self.0.before(call)?.min(len));
+        self.0.after(call, fd, len as u64, *done.as_ref().unwrap_or(&0) as u64);
+        done
     }
+}
 
-    /// The same of a write, which stays aligned if it is direct.
-    fn most_written(&self, call: Call, fd: Fd<'_>, len: usize) -> Result<usize, Errno> {
-        let most = self.most(call, len)?;
-        let is_cut = most < len;
-        Ok(if is_cut && Linux.is_direct(fd)? { most.next_multiple_of(512).min(len) } else { most })
-    }
+/// `most` of the `len` bytes of a write, which stays aligned if it is direct.
+fn aligned(fd: Fd<'_>, most: usize, len: usize) -> Result<usize, Errno> {
+    let is_cut = most < len;
+    Ok(if is_cut && Linux.is_direct(fd)? { most.next_multiple_of(512).min(len) } else { most })
 }
 
 // A new call of the kernel is missing here until somebody has decided whether it has a hook.
 #[deny(clippy::missing_trait_methods)]
 impl<H: Hook> Kernel for Hooked<H> {
     fn read(&self, fd: Fd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let most = self.most(Call::Read, buffer.len())?;
-        Linux.read(fd, &mut buffer[..most])
+        self.call(Call::Read, fd, buffer.len(), |most| Linux.read(fd, &mut buffer[..most]))
     }
 
     fn write(&self, fd: Fd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-        Linux.write(fd, &bytes[..self.most(Call::Write, bytes.len())?])
+        self.call(Call::Write, fd, bytes.len(), |most| Linux.write(fd, &bytes[..most]))
     }
 
     fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let most = self.most(Call::Pread, buffer.len())?;
-        if most < buffer.len() && Linux.is_direct(fd)? {
-            // The request stays aligned; a short count is what may come back.
-            return Ok(Linux.pread(fd, buffer, offset)?.min(most));
-        }
-        Linux.pread(fd, &mut buffer[..most], offset)
+        self.call(Call::Pread, fd, buffer.len(), |most| {
+            if most < buffer.len() && Linux.is_direct(fd)? {
+                // The request stays aligned; a short count is what may come back.
+                return Ok(Linux.pread(fd, buffer, offset)?.min(most));
+            }
+            Linux.pread(fd, &mut buffer[..most], offset)
+        })
     }
 
     fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        Linux.pwrite(fd, &bytes[..self.most_written(Call::Pwrite, fd, bytes.len())?], offset)
+        let len = bytes.len();
+        self.call(Call::Pwrite, fd, len, |most| Linux.pwrite(fd, &bytes[..aligned(fd, most, len)?], offset))
     }
 
     fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let most = self.most(Call::PreadDontcache, buffer.len())?;
-        Linux.pread_dontcache(fd, &mut buffer[..most], offset)
+        let len = buffer.len();
+        self.call(Call::PreadDontcache, fd, len, |most| Linux.pread_dontcache(fd, &mut buffer[..most], offset))
     }
 
     fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        Linux.pwrite_dontcache(fd, &bytes[..self.most(Call::PwriteDontcache, bytes.len())?], offset)
+        self.call(Call::PwriteDontcache, fd, bytes.len(), |most| Linux.pwrite_dontcache(fd, &bytes[..most], offset))
     }
 
     fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
-        Linux.copy_file_range(source, dest, offset, self.most(Call::CopyFileRange, len)?)
+        self.call(Call::CopyFileRange, dest, len, |most| Linux.copy_file_range(source, dest, offset, most))
     }
 
     fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
-        self.0.before(Call::CloneFile)?;
-        Linux.clone_file(source, dest)
+        self.call(Call::CloneFile, dest, 0, |_| Linux.clone_file(source, dest).map(|()| 0)).map(drop)
     }
 
     fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        self.0.before(Call::CloneRange)?;
-        Linux.clone_range(source, dest, offset, len)
+        let all = usize::try_from(len).unwrap_or(usize::MAX);
+        self.call(Call::CloneRange, dest, all, |_| Linux.clone_range(source, dest, offset, len).map(|()| all)).map(drop)
     }
 
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
@@ -123,12 +146,14 @@ impl<H: Hook> Kernel for Hooked<H> {
 
     fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
         let call = if source.1.is_some() { Call::SpliceIn } else { Call::SpliceOut };
-        Linux.splice(source, dest, self.most(call, len)?)
+        self.call(call, dest.0, len, |most| Linux.splice(source, dest, most))
     }
 
     fn map(&self, fd: Fd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
         self.0.before(Call::Map)?;
-        Linux.map(fd, offset, len)
+        let mapping = self.0.map(fd, offset, len)?;
+        self.0.after(Call::Map, fd, len as u64, len as u64);
+        Ok(mapping)
     }
 
     fn write_mapped(
@@ -139,16 +164,22 @@ impl<H: Hook> Kernel for Hooked<H> {
         len: usize,
         offset: Option<u64>,
     ) -> Result<usize, Errno> {
-        Linux.write_mapped(fd, mapping, from, self.most_written(Call::WriteMapped, fd, len)?, offset)
+        self.call(Call::WriteMapped, fd, len, |most| {
+            Linux.write_mapped(fd, mapping, from, aligned(fd, most, len)?, offset)
+        })
     }
 
     fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
         self.0.before(Call::PunchHole)?;
-        Linux.punch_hole(fd, offset, len)
+        Linux.punch_hole(fd, offset, len)?;
+        self.0.after(Call::PunchHole, fd, len, len);
+        Ok(())
     }
 
     fn read_ahead(&self, fd: Fd<'_>, offset: u64, len: NonZeroU64) -> Result<(), Errno> {
-        Linux.read_ahead(fd, offset, len)
+        Linux.read_ahead(fd, offset, len)?;
+        self.0.after(Call::Fadvise, fd, len.get(), len.get());
+        Ok(())
     }
 
     fn cached_pages(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
@@ -156,7 +187,9 @@ impl<H: Hook> Kernel for Hooked<H> {
     }
 
     fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        Linux.allocate(fd, offset, len)
+        Linux.allocate(fd, offset, len)?;
+        self.0.after(Call::Allocate, fd, len, len);
+        Ok(())
     }
 
     fn seek_data(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {

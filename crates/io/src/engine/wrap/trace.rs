@@ -2,18 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_sys::Errno;
-
 use crate::engine::caps::Caps;
-use crate::engine::contract::{Engine, Job, Outcome, Submitted, Zeros};
+use crate::engine::contract::{Engine, Job, Outcome, Zeros};
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A job was taken.
     Job {
-        /// The job's.
-        id: u64,
         /// First byte.
         offset: u64,
         /// Bytes wanted.
@@ -48,26 +44,10 @@ impl Engine for Trace {
         self.inner.caps()
     }
 
-    fn submit(&mut self, job: Job) -> Submitted {
-        let taken = Event::Job { id: job.id, offset: job.offset, len: job.len, zeros: job.zeros };
-        let submitted = self.inner.submit(job);
-        match &submitted {
-            Submitted::Done(outcome) => {
-                self.note(taken);
-                self.note(Event::Outcome(outcome.clone()));
-            }
-            Submitted::Queued => self.note(taken),
-            Submitted::Full(_) => {}
-        }
-        submitted
-    }
-
-    fn reap(&mut self, min: usize, done: &mut Vec<Outcome>) -> Result<(), Errno> {
-        let before = done.len();
-        self.inner.reap(min, done)?;
-        for outcome in &done[before..] {
-            self.note(Event::Outcome(outcome.clone()));
-        }
-        Ok(())
+    fn run(&mut self, job: &Job) -> Outcome {
+        self.note(Event::Job { offset: job.offset, len: job.len, zeros: job.zeros });
+        let outcome = self.inner.run(job);
+        self.note(Event::Outcome(outcome.clone()));
+        outcome
     }
 }

@@ -68,7 +68,7 @@ impl Facts {
     pub fn of(place: &Path) -> Result<Facts, String> {
         let storage = Storage::of(place)?;
         let device = fs::metadata(place).map_err(words::cannot("look at", place))?.dev();
-        let (filesystem, options) = (storage.filesystem.clone(), &storage.options);
+        let (filesystem, options) = (storage.filesystem.clone(), &storage.mount_options);
         let block = storage.device.as_ref();
         let mut facts = Facts {
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_measure::words;
+use haul_sys::rustix::fs::OFlags;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
@@ -181,7 +182,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         for manner in Manner::ALL {
             scene.room_for(place, size)?;
             let path = scene::file(place, &format!("grid.{}", manner.name()));
-            let file = scene::open_dsync(&path)?;
+            let file = scene::open(&path, OFlags::DSYNC)?;
             let field = Field { manner, path, file, size: records * record, record, shuffled: &shuffled, scene };
             for test in Test::ALL {
                 scene.report(cells.len() as f64 / all as f64);

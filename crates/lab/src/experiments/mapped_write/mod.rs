@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | `facts` | facts | what is known of the place |
 //! | `msync` | samples, s | each whole round: `mapped` (stores and msync, page by page) and `written` (synchronous pwrite of pages) |
+//! | `msync-cpu` | samples, s | CPU time of each whole round, `user` and `sys` of both |
 //! | `msync-latency`, `written-latency` | latency | each of their pages |
 //! | `grid-mapped-TEST`, `grid-written-TEST` | grid, KiB/s | by bytes of the file and of a record; nine tests (`grid::Test`) |
 //! | `under-write-back` | samples, s | `store` and `rest`: stores to pages under write-back, and what was left of that after them |
@@ -23,10 +24,10 @@
 //! | `verdict` | verdict | what it means |
 
 mod child;
+mod details;
 mod facts;
 mod grid;
 mod latency;
-mod measured;
 mod msync;
 pub(crate) mod part;
 mod request;
@@ -47,8 +48,9 @@ use haul_measure::{space, words};
 use self::facts::Facts;
 use crate::session::{Halt, Session};
 
-pub use self::measured::Measured;
+pub use self::details::details;
 pub use self::request::Request;
+pub use self::verdict::{Measured, judge};
 pub(crate) use self::view::view;
 
 /// The section's name, and the command's.
@@ -71,28 +73,18 @@ pub(crate) fn run_in(session: &mut Session, request: &Request) -> Result<(), Hal
     std::fs::create_dir(&place).map_err(words::cannot("make", &place))?;
     let (own, stop) = (session.own.clone(), session.stop.clone());
     let progress = &mut session.progress;
-    let mut report = |now: Progress| progress.say(NAME, &format!("{}, {:.0} %", now.part, now.of_all * 100.0));
+    let mut report = |part: &str, done: f64| progress.say(NAME, &format!("{part}, {:.0} %", done * 100.0));
     let measured = measure(&own, request, &place, &mut report, &|| stop.is_stopped());
     session.halt_if_stopped()?;
-    session.add_details(NAME, measured?.details())?;
+    session.add_details(NAME, details(&measured?))?;
     Ok(session.section_done(NAME)?)
-}
-
-/// How far it is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
-    /// `msync`, `grid`, `under` or `stall`.
-    pub part: &'static str,
-    /// How much of this part is done, from 0 to 1.
-    pub done: f64,
-    /// How much of everything, by the times that the parts may take.
-    pub of_all: f64,
 }
 
 /// Measures below `place`, an empty directory, in which nothing is left. Each part is a process of `own`, which is haul-lab.
 ///
-/// No file is made anywhere else, and no more than half of what is free is used. `report` hears how far it is, a few times in
-/// a second; once `stop` says yes, what runs is ended and its files are removed.
+/// No file is made anywhere else, and no more than half of what is free is used. `report` hears which part is run and how much
+/// of everything is done, from 0 to 1 by the times that the parts may take, a few times in a second; once `stop` says yes, what
+/// runs is ended and its files are removed.
 ///
 /// # Errors
 /// A message: the place is no empty directory, something failed, the space ran out; `stopped` if it was.
@@ -100,7 +92,7 @@ pub fn measure(
     own: &Own,
     request: &Request,
     place: &Path,
-    report: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(&str, f64),
     stop: &dyn Fn() -> bool,
 ) -> Result<Measured, String> {
     if std::fs::read_dir(place).map_err(words::cannot("read", place))?.next().is_some() {
@@ -116,7 +108,7 @@ pub fn measure(
         if !measured.skipped.iter().any(|(part, _)| part == name) {
             let mut report = |done: f64| {
                 let of_all = (before.as_secs_f64() + time.as_secs_f64() * done) / whole.as_secs_f64().max(1e-9);
-                report(Progress { part: name, done, of_all: of_all.min(1.0) });
+                report(name, of_all.min(1.0));
             };
             report(0.0);
             measured.take(child::run(own, &task, place, &mut report, stop)?);
@@ -135,7 +127,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("haul-lab-mapped-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("precious"), "x").unwrap();
-        let refused = measure(&Own::at("haul-lab"), &Request::default(), &dir, &mut |_| {}, &|| false);
+        let refused = measure(&Own::at("haul-lab"), &Request::default(), &dir, &mut |_, _| {}, &|| false);
         assert!(refused.is_err_and(|message| message.ends_with("is not empty")));
         assert_eq!(std::fs::read(dir.join("precious")).unwrap(), b"x");
         std::fs::remove_dir_all(&dir).unwrap();

@@ -5,12 +5,15 @@
 //! pwrite(2) to a descriptor with O_DSYNC. Both ask the filesystem for the same: this page on the device, and what is needed
 //! to find it. So what the mapped pages take longer is not the device's doing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use haul_sys::process_state::Usage;
+use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::param::page_size;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
@@ -50,6 +53,9 @@ pub struct Measured {
     pub mapped: Latency,
     /// Each synchronous pwrite of a page.
     pub written: Latency,
+    /// Seconds of CPU time of each whole round: `mapped user`, `mapped sys`, `written user`, `written sys`.
+    #[serde(default)]
+    pub cpu: BTreeMap<String, Vec<f64>>,
     /// Seconds of both on average.
     pub means: Option<(f64, f64)>,
     /// The time was over before all rounds were done.
@@ -60,12 +66,22 @@ pub struct Measured {
 struct Side {
     file: std::path::PathBuf,
     rounds: Vec<f64>,
+    user: Vec<f64>,
+    system: Vec<f64>,
     times: Times,
 }
 
 impl Side {
     fn new(file: std::path::PathBuf) -> Side {
-        Side { file, rounds: Vec::new(), times: Times::new(THRESHOLD) }
+        Side { file, rounds: Vec::new(), user: Vec::new(), system: Vec::new(), times: Times::new(THRESHOLD) }
+    }
+
+    /// A round is done that began then. This process does nothing else meanwhile.
+    fn done(&mut self, (begin, before): (Instant, Usage)) {
+        let now = Usage::of_process();
+        self.rounds.push(begin.elapsed().as_secs_f64());
+        self.user.push((now.user - before.user).as_secs_f64());
+        self.system.push((now.system - before.system).as_secs_f64());
     }
 }
 
@@ -86,11 +102,17 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         }
     }
     let cut_short = written.rounds.len() < settings.rounds as usize;
-    let (mapped_rounds, written_rounds) = (mapped.rounds, written.rounds);
+    let cpu = [
+        ("mapped user", mapped.user),
+        ("mapped sys", mapped.system),
+        ("written user", written.user),
+        ("written sys", written.system),
+    ];
     Ok(Measured {
         size,
-        mapped_rounds,
-        written_rounds,
+        mapped_rounds: mapped.rounds,
+        written_rounds: written.rounds,
+        cpu: cpu.map(|(name, times)| (name.to_owned(), times)).into(),
         mapped: mapped.times.summary(),
         written: written.times.summary(),
         means: mapped.times.mean().zip(written.times.mean()),
@@ -100,15 +122,15 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
 
 /// The file is the same in all rounds, so only the first one allocates.
 fn open(path: &Path, size: u64) -> Result<File, Failed> {
-    let file = scene::open_dsync(path)?;
+    let file = scene::open(path, OFlags::DSYNC)?;
     file.set_len(size).map_err(cannot("set the size of", path))?;
     Ok(file)
 }
 
 /// Whether there was time for all of it.
 fn mapped_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Result<bool, Failed> {
-    let begin = Instant::now();
-    let Side { file: path, times, rounds } = side;
+    let begin = (Instant::now(), Usage::of_process());
+    let Side { file: path, times, rounds, .. } = &mut *side;
     let failed = cannot("write through a mapping to", path);
     let file = open(path, size)?;
     // It fits into memory.
@@ -127,7 +149,7 @@ fn mapped_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Resu
         map.store(at, (at + rounds.len()) as u32).map_err(failed)?;
     }
     sync_page(&map, size - page, times).map_err(failed)?;
-    rounds.push(begin.elapsed().as_secs_f64());
+    side.done(begin);
     Ok(true)
 }
 
@@ -140,7 +162,7 @@ fn sync_page(map: &SharedMap, at: usize, times: &mut Times) -> Result<(), haul_s
 
 /// Whether there was time for all of it.
 fn written_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Result<bool, Failed> {
-    let begin = Instant::now();
+    let begin = (Instant::now(), Usage::of_process());
     let file = open(&side.file, size)?;
     let page = page_size();
     let mut bytes = vec![0; page];
@@ -156,6 +178,6 @@ fn written_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Res
             return Ok(false);
         }
     }
-    side.rounds.push(begin.elapsed().as_secs_f64());
+    side.done(begin);
     Ok(true)
 }

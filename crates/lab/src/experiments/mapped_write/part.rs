@@ -4,7 +4,7 @@
 //! The child gets a [`Task`] and says [`Message`]s, one line of JSON each. It removes its files at its end, and it ends early
 //! when its standard input does: then its parent is gone, or has enough.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scene::{Failed, Scene, cannot, empty};
 use super::{grid, msync, stall, under};
+use crate::measure::end_of_input;
 
 /// The task of haul-lab that is a part, in a process of its own.
 pub const NAME: &str = "mapped-write-part";
@@ -73,13 +74,7 @@ pub fn main(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(
     let (Some(task), Some(place), None) = (task, place.map(PathBuf::from), arguments.next()) else {
         return Err("'mapped-write-part' is for haul-lab itself".to_owned());
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    std::thread::spawn(move || {
-        // An end or an error: there is nobody any more.
-        std::io::stdin().read_to_end(&mut Vec::new()).map(drop).unwrap_or_default();
-        asked.store(true, Ordering::Relaxed);
-    });
+    let stop = end_of_input();
     let ending = Arc::clone(&stop);
     play(&task, &place, stop, move |message| {
         let line = serde_json::to_string(message).map(|line| line + "\n");

@@ -83,17 +83,9 @@ impl Scene {
     }
 }
 
-/// Opens a file for reading and writing, and makes it if need be.
-pub fn open(path: &Path) -> Result<File, Failed> {
-    open_with(path, OFlags::empty())
-}
-
-/// The same with O_DSYNC: each write(2) to it is on the device when it returns.
-pub fn open_dsync(path: &Path) -> Result<File, Failed> {
-    open_with(path, OFlags::DSYNC)
-}
-
-fn open_with(path: &Path, flags: OFlags) -> Result<File, Failed> {
+/// Opens a file for reading and writing, and makes it if need be. With O_DSYNC each write(2) to it is on the device when it
+/// returns.
+pub fn open(path: &Path, flags: OFlags) -> Result<File, Failed> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     // The bits of O_DSYNC are far from the sign.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use haul_sys::page_cache::write_back;
+use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::param::page_size;
 use haul_sys::rustix::thread::gettid;
 use haul_sys::rustix::time::{ClockId, clock_gettime};
@@ -100,24 +101,10 @@ pub struct Measured {
     pub seconds: f64,
 }
 
-/// What the machine counted while files grew.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Page faults of the storing thread that needed no reading.
-    pub minor_faults: u64,
-    /// Page faults of it that did.
-    pub major_faults: u64,
-    /// Bytes that anybody made dirty.
-    pub dirtied: u64,
-    /// Bytes that were written back, for anybody.
-    pub written: u64,
-    /// Seconds in which anybody waited for storage (PSI), if the kernel counts them.
-    pub pressure_some: Option<f64>,
-    /// Seconds in which everybody did.
-    pub pressure_full: Option<f64>,
-    /// Seconds that other virtual machines took from all processors together.
-    pub stolen: f64,
-}
+/// What the machine counts, by name: `minor faults` (that needed no reading) and `major faults` of the calling thread, bytes
+/// that anybody made `dirty` or that were `written` back, seconds in which `some` or all (`full`) waited for storage (PSI), and
+/// seconds that other virtual machines have `stolen` from all processors. What the kernel does not count is missing.
+pub type Counters = BTreeMap<String, f64>;
 
 /// A file and what is mapped of it.
 struct Growing {
@@ -139,13 +126,13 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let mut files = Vec::new();
     for number in 0..settings.files {
         let path = scene::file(place, &format!("stall.{number}"));
-        files.push(Growing { file: scene::open(&path)?, path, segments: Vec::new() });
+        files.push(Growing { file: scene::open(&path, OFlags::empty())?, path, segments: Vec::new() });
     }
     let pushed = files.iter().map(|growing| growing.file.try_clone()).collect::<Result<Vec<_>, _>>();
     let pushed = pushed.map_err(cannot("open again what is below", place))?;
     let watch = Watch::new(settings.threshold);
     let over = AtomicBool::new(false);
-    let (begin, before) = (Instant::now(), Counters::now());
+    let (begin, before) = (Instant::now(), counters());
     let thread = gettid().as_raw_nonzero().get();
     let (grown, pending) = std::thread::scope(|scope| {
         let looks = scope.spawn(|| watch.look(thread));
@@ -170,7 +157,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         waits,
         places: places(watch.places()),
         pending,
-        counters: Counters::now().since(&before),
+        counters: since(counters(), &before),
         stacks: sees_stacks(),
         seconds: begin.elapsed().as_secs_f64(),
     })
@@ -319,42 +306,35 @@ fn running_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-impl Counters {
-    /// All of them since the machine or the thread was started.
-    fn now() -> Counters {
-        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let own = text("/proc/thread-self/stat");
-        // The name in the second field may have spaces; the state behind it is the third of proc(5).
-        let own: Vec<&str> = own.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
-        let own = |field: usize| own.get(field - 3).and_then(|text| text.parse().ok()).unwrap_or(0);
-        let (vmstat, pressure) = (text("/proc/vmstat"), text("/proc/pressure/io"));
-        let pages = |name: &str| named(&vmstat, name).unwrap_or(0) * page_size() as u64;
-        let cpu = text("/proc/stat");
-        let stolen = cpu.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<f64>().ok());
-        Counters {
-            minor_faults: own(10),
-            major_faults: own(12),
-            dirtied: pages("nr_dirtied"),
-            written: pages("nr_written"),
-            pressure_some: waited(&pressure, "some"),
-            pressure_full: waited(&pressure, "full"),
-            // In hundredths of a second, on every architecture that Rust has.
-            stolen: stolen.unwrap_or(0.0) / 100.0,
-        }
-    }
+/// All of them since the machine or the thread was started.
+fn counters() -> Counters {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let own = text("/proc/thread-self/stat");
+    // The name in the second field may have spaces; the state behind it is the third of proc(5).
+    let own: Vec<&str> = own.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
+    let own = |field: usize| own.get(field - 3)?.parse::<f64>().ok();
+    let (vmstat, pressure, cpu) = (text("/proc/vmstat"), text("/proc/pressure/io"), text("/proc/stat"));
+    let bytes = |name: &str| named(&vmstat, name).map(|pages| (pages * page_size() as u64) as f64);
+    let stolen = cpu.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<f64>().ok());
+    let found = [
+        ("minor faults", own(10)),
+        ("major faults", own(12)),
+        ("dirty", bytes("nr_dirtied")),
+        ("written", bytes("nr_written")),
+        ("some", waited(&pressure, "some")),
+        ("full", waited(&pressure, "full")),
+        // In hundredths of a second, on every architecture that Rust has.
+        ("stolen", stolen.map(|ticks| ticks / 100.0)),
+    ];
+    found.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?))).collect()
+}
 
-    fn since(&self, before: &Counters) -> Counters {
-        let seconds = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| (now - then).max(0.0));
-        Counters {
-            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
-            major_faults: self.major_faults.saturating_sub(before.major_faults),
-            dirtied: self.dirtied.saturating_sub(before.dirtied),
-            written: self.written.saturating_sub(before.written),
-            pressure_some: seconds(self.pressure_some, before.pressure_some),
-            pressure_full: seconds(self.pressure_full, before.pressure_full),
-            stolen: (self.stolen - before.stolen).max(0.0),
-        }
+/// What was counted after an earlier look.
+fn since(mut now: Counters, before: &Counters) -> Counters {
+    for (name, count) in &mut now {
+        *count = (*count - before.get(name).copied().unwrap_or(0.0)).max(0.0);
     }
+    now
 }
 
 /// A line of `/proc/vmstat`.
@@ -402,7 +382,8 @@ mod tests {
         assert_eq!((named(vmstat, "nr_dirtied"), named(vmstat, "nr_written")), (Some(70), None));
         let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 total=2500\n";
         assert_eq!((waited(pressure, "some"), waited(pressure, "full")), (Some(1.5), Some(0.0025)));
-        let (before, now) = (Counters::now(), Counters::now());
-        assert!(now.since(&before).stolen >= 0.0 && now.dirtied >= before.dirtied);
+        let (before, now) = (counters(), counters());
+        assert!(now["dirty"] >= before["dirty"] && now.keys().eq(before.keys()));
+        assert_eq!(since(Counters::from([("a".to_owned(), 7.0)]), &Counters::from([("a".to_owned(), 3.0)]))["a"], 4.0);
     }
 }

@@ -10,8 +10,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use haul_measure::stats;
 use haul_sys::Errno;
 use haul_sys::page_cache::write_back;
+use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::param::page_size;
 use haul_sys::rustix::thread::gettid;
 use haul_sys::shared_map::SharedMap;
@@ -61,7 +63,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     scene.room_for(place, size as u64)?;
     let path = scene::file(place, "under");
     let failed = cannot("write through a mapping to", &path);
-    let file = scene::open(&path)?;
+    let file = scene::open(&path, OFlags::empty())?;
     file.set_len(size as u64).map_err(cannot("set the size of", &path))?;
     let map = SharedMap::new(file.as_fd(), 0, size).map_err(failed)?;
     let watch = Watch::new(LONG);
@@ -145,9 +147,7 @@ impl Measured {
 
     /// The median of the stores in seconds.
     pub fn store(&self) -> Option<f64> {
-        let mut stores = self.stores.clone();
-        stores.sort_by(f64::total_cmp);
-        stores.get(stores.len() / 2).copied()
+        stats::median(&self.stores)
     }
 }
 

@@ -20,6 +20,7 @@ use haul_measure::words;
 
 use super::facts::{Facts, Rule};
 use super::grid::{self, Manner, Test};
+use super::part::Answer;
 use super::waits::Wait;
 use super::{msync, stall, under};
 use crate::results::Body;
@@ -44,14 +45,36 @@ pub const SLOW_DEVICE: f64 = 10e-3;
 /// Such a part of a processor, taken by other virtual machines, is worth a word.
 const STOLEN: f64 = 0.05;
 
-/// Everything that was measured; a part that was not run is missing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Evidence<'a> {
-    pub facts: Option<&'a Facts>,
-    pub msync: Option<&'a msync::Measured>,
-    pub grid: Option<&'a grid::Measured>,
-    pub under: Option<&'a under::Measured>,
-    pub stall: Option<&'a stall::Measured>,
+/// Everything that was measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// What is known of the place.
+    pub facts: Facts,
+    /// Page by page.
+    pub msync: Option<msync::Measured>,
+    /// The grid.
+    pub grid: Option<grid::Measured>,
+    /// Stores to pages under write-back.
+    pub under: Option<under::Measured>,
+    /// Files that grow.
+    pub stall: Option<stall::Measured>,
+    /// A part and why it was not run.
+    pub skipped: Vec<(String, String)>,
+}
+
+impl Measured {
+    /// Adds what a part has found.
+    pub(crate) fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::Msync(measured) => self.msync = Some(measured),
+            Answer::Grid(measured) => {
+                self.skipped.extend(measured.skipped.iter().map(|why| ("grid".to_owned(), why.clone())));
+                self.grid = Some(measured);
+            }
+            Answer::Under(measured) => self.under = Some(measured),
+            Answer::Stall(measured) => self.stall = Some(measured),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -67,32 +90,33 @@ impl Verdict {
     }
 }
 
-pub fn judge(evidence: Evidence<'_>) -> Verdict {
-    let name = name(evidence);
+/// What it means.
+pub fn judge(measured: &Measured) -> Verdict {
+    let name = name(measured);
     let mut sentences = vec![meaning(name).to_owned()];
-    sentences.extend(evidence.stall.into_iter().flat_map(of_fills));
-    sentences.extend(evidence.under.and_then(of_stores));
-    sentences.extend(evidence.msync.and_then(of_msync));
-    sentences.extend(evidence.grid.and_then(of_grid));
-    sentences.extend(evidence.facts.map(of_facts));
-    sentences.extend(stable_without_stalls(name, evidence));
+    sentences.extend(measured.stall.iter().flat_map(of_fills));
+    sentences.extend(measured.under.as_ref().and_then(of_stores));
+    sentences.extend(measured.msync.as_ref().and_then(of_msync));
+    sentences.extend(measured.grid.as_ref().and_then(of_grid));
+    sentences.push(of_facts(&measured.facts));
+    sentences.extend(stable_without_stalls(name, measured));
     Verdict { name, sentences }
 }
 
-fn name(evidence: Evidence<'_>) -> &'static str {
-    if evidence.facts.is_some_and(|facts| facts.rule == Rule::NoDevice) {
+fn name(measured: &Measured) -> &'static str {
+    if measured.facts.rule == Rule::NoDevice {
         return "no-device";
     }
-    let measured =
-        evidence.msync.map_or(0, |msync| msync.mapped.count) + evidence.stall.map_or(0, |stall| stall.fills.count);
-    if measured == 0 && evidence.under.is_none_or(|under| under.stores.is_empty()) {
+    let (msync, under, stall) = (measured.msync.as_ref(), measured.under.as_ref(), measured.stall.as_ref());
+    let count = msync.map_or(0, |msync| msync.mapped.count) + stall.map_or(0, |stall| stall.fills.count);
+    if count == 0 && under.is_none_or(|under| under.stores.is_empty()) {
         return "not-measured";
     }
-    let store = evidence.under.filter(|under| waits_for_write_back(under)).and_then(under::Measured::store);
+    let store = under.filter(|under| waits_for_write_back(under)).and_then(under::Measured::store);
     if store.is_some_and(|store| store >= STALL) {
         return "waits-for-stable-pages";
     }
-    if let Some(wait) = evidence.stall.and_then(long_wait) {
+    if let Some(wait) = stall.and_then(long_wait) {
         return match wait {
             Wait::StablePage => "waits-for-stable-pages",
             Wait::Throttled => "throttled-writers",
@@ -104,7 +128,7 @@ fn name(evidence: Evidence<'_>) -> &'static str {
     if store.is_some_and(|store| store >= FELT) {
         return "waits-for-stable-pages";
     }
-    let Some(msync) = evidence.msync else { return "no-stalls" };
+    let Some(msync) = msync else { return "no-stalls" };
     if slow_msync(msync) {
         return "slow-msync";
     }
@@ -231,8 +255,9 @@ fn of_fills(stall: &stall::Measured) -> Vec<String> {
             words::seconds(busy)
         ));
     }
-    if stall.counters.stolen > STOLEN * stall.seconds {
-        let stolen = words::seconds(stall.counters.stolen);
+    let stolen = stall.counters.get("stolen").copied().unwrap_or(0.0);
+    if stolen > STOLEN * stall.seconds {
+        let stolen = words::seconds(stolen);
         sentences
             .push(format!("Other virtual machines took {stolen} of the processors: their work shows in the tail."));
     }
@@ -310,15 +335,15 @@ fn of_grid(grid: &grid::Measured) -> Option<String> {
 }
 
 /// Why a device that demands stable pages holds up no store that anybody would notice.
-fn stable_without_stalls(name: &str, evidence: Evidence<'_>) -> Option<String> {
-    let stable = evidence.facts.is_some_and(|facts| facts.rule != Rule::NoDevice && facts.stable_pages == Some(true));
-    if !stable || name != "no-stalls" {
+fn stable_without_stalls(name: &str, measured: &Measured) -> Option<String> {
+    if measured.facts.stable_pages != Some(true) || name != "no-stalls" {
         return None;
     }
-    let store = evidence.under.and_then(under::Measured::store).map(words::seconds);
+    let store = measured.under.as_ref().and_then(under::Measured::store).map(words::seconds);
     let wait = store.map_or_else(|| "how long was not measured".to_owned(), |store| format!("here for {store}"));
     Some(format!(
-        "Stable pages alone are no stall: only a store to a page that is being written at that moment waits, and until          this one write has ended ({wait}). They stall where a write takes long: on a slow device, or behind many others."
+        "Stable pages alone are no stall: only a store to a page that is being written at that moment waits, and until \
+         this one write has ended ({wait}). They stall where a write takes long: on a slow device, or behind many others."
     ))
 }
 

@@ -6,6 +6,7 @@ mod published;
 
 use super::grid::{Manner, Test, grid_name};
 use super::waits::Wait;
+use crate::report::text::{Unit, significant};
 use crate::results::{Body, Grid, Results, Section};
 use crate::view::{Bar, BarGroup, Cell, Chart, Kind, Mark, Table, View};
 
@@ -33,13 +34,21 @@ fn summary(section: &Section) -> Vec<String> {
         Some(Body::Verdict { name, sentences }) => {
             let mut sentences = sentences.clone();
             match sentences.first_mut() {
-                Some(first) => *first = format!("{first} ({name})"),
+                Some(first) => *first = format!("{}{}.", first.trim_end_matches('.'), figures(section)),
                 None => sentences.push(name.clone()),
             }
             sentences
         }
         _ => vec!["It was not measured to its end, so there is no verdict.".to_owned()],
     }
+}
+
+/// How long fills took, for the first sentence.
+fn figures(section: &Section) -> String {
+    let at = |percentile: f64| section.latency("stall")?.at(percentile).map(words::seconds);
+    let figures = [50.0, 99.0, 99.9].map(|percentile| Some(format!("{} (p{percentile})", at(percentile)?)));
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    if figures.is_empty() { String::new() } else { format!("; a fill of a step took {}", words::list(&figures)) }
 }
 
 fn warnings(results: &Results, section: &Section) -> Vec<String> {
@@ -76,27 +85,17 @@ fn charts(section: &Section) -> Vec<Chart> {
     for test in Test::ALL.into_iter().filter(|test| test.writes()) {
         let grid = |manner| section.grid(&grid_name(manner, test));
         let (Some(mapped), written) = (grid(Manner::Mapped), grid(Manner::Written)) else { continue };
-        charts.push(heat(format!("{}, mapped", said(test)), "KiB/s", mapped, mapped.values.clone(), None));
-        charts.extend(written.map(|written| {
-            let title = format!("{}, mapped: speed-up over write(2)", said(test));
-            heat(title, "times", mapped, over(mapped, written), Some(1.0))
-        }));
+        let rows = ("file size".to_owned(), sizes(&mapped.rows.1));
+        let columns = ("record size".to_owned(), sizes(&mapped.columns.1));
+        let grid = Grid { rows, columns, ..mapped.clone() };
+        let against = written.map(|written| ("write(2)".to_owned(), written.values.clone()));
+        charts.push(Chart::heat(format!("Throughput of {}, mapped", said(test)), grid, against));
     }
     charts
 }
 
-/// Each value of a grid divided by that of another.
-fn over(above: &Grid, below: &Grid) -> Vec<Vec<Option<f64>>> {
-    let divided =
-        |(above, below): (&Option<f64>, &Option<f64>)| Some((*above)? / (*below).filter(|below| *below > 0.0)?);
-    let row = |(above, below): (&Vec<Option<f64>>, &Vec<Option<f64>>)| above.iter().zip(below).map(divided).collect();
-    above.values.iter().zip(&below.values).map(row).collect()
-}
-
 fn said(test: Test) -> String {
-    let name = test.name().replace('-', " ");
-    let mut letters = name.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    test.name().replace('-', " ")
 }
 
 /// Latencies and what they are of, in the order in which they are shown.
@@ -114,35 +113,33 @@ fn latencies(section: &Section) -> Option<Chart> {
     };
     let series: Vec<_> = LATENCIES.iter().filter_map(points).collect();
     let threshold = section.latency("stall").map(|fills| (fills.threshold, "counted as long".to_owned()));
-    (!series.is_empty()).then(|| Chart::new("How long it took", Kind::Latency { series, threshold }))
+    (!series.is_empty()).then(|| Chart::new("Latency by percentile", Kind::Latency { series, threshold }))
 }
 
 fn waits_chart(section: &Section) -> Option<Chart> {
     let waits: Vec<_> = section.series("stall-waits").collect();
     let parts = waits.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let amounts = waits.iter().map(|(_, times)| times.iter().sum()).collect();
-    let rows = vec![("fills over the threshold".to_owned(), amounts)];
-    let kind = Kind::Parts { unit: "s".to_owned(), parts, rows };
-    (!waits.is_empty()).then(|| Chart::new("Where the time of long fills went", kind))
+    let lengths: Vec<f64> = waits.iter().map(|(_, times)| times.iter().sum()).collect();
+    let bar = Bar { name: "fills over the threshold".to_owned(), lengths, ..Bar::default() };
+    let bars = Some(bar).filter(|_| !waits.is_empty()).into_iter().collect();
+    let group = BarGroup { name: String::new(), bars };
+    Chart::bars("Where the time of long fills went", ["time of all of them", "s"], parts, vec![group])
 }
 
 fn rounds(section: &Section) -> Option<Chart> {
-    let bar = |(series, name, base): (&str, &str, bool)| {
-        let spread = stats::spread(section.samples("msync", series))?;
-        Some(Bar { name: name.to_owned(), value: spread.median, range: (spread.min, spread.max), base })
+    let rounds = |series| section.samples("msync", series);
+    let unit = Unit::of(["mapped", "written"].into_iter().filter_map(|series| stats::median(rounds(series))));
+    let bar = |(series, name, base): (&'static str, &str, bool)| {
+        let runs: Vec<f64> = rounds(series).iter().map(|time| unit.scaled(*time)).collect();
+        Some(Bar { name: name.to_owned(), lengths: vec![stats::median(&runs)?], runs, base, ..Bar::default() })
     };
     let bars = [("mapped", "mapped, msync", false), ("written", "synchronous write", true)];
     let group = BarGroup { name: "page by page".to_owned(), bars: bars.into_iter().filter_map(bar).collect() };
-    let measured = !group.bars.is_empty();
-    let kind = Kind::Bars { unit: "s".to_owned(), groups: vec![group] };
-    measured.then(|| Chart::new("A round of synchronous pages", kind))
+    Chart::bars("A round of synchronous pages", ["time of a round", unit.name], Vec::new(), vec![group])
 }
 
-fn heat(title: String, unit: &str, grid: &Grid, values: Vec<Vec<Option<f64>>>, level: Option<f64>) -> Chart {
-    let sized = |names: &[String]| names.iter().map(|size| sized(size)).collect();
-    let rows = ("file".to_owned(), sized(&grid.rows.1));
-    let columns = ("record".to_owned(), sized(&grid.columns.1));
-    Chart::new(title, Kind::Heat { grid: Grid { unit: unit.to_owned(), rows, columns, values }, level })
+fn sizes(names: &[String]) -> Vec<String> {
+    names.iter().map(|size| sized(size)).collect()
 }
 
 /// Bytes that are saved in decimal.
@@ -159,9 +156,9 @@ fn tables(section: &Section) -> Vec<Table> {
     let mut tables: Vec<Table> = first.into_iter().flatten().collect();
     tables.extend(Manner::ALL.into_iter().filter_map(|manner| grid_table(section, manner)));
     for (name, title, heads) in [
-        ("stall-places", "Where long fills were seen to stand still", "reason|times seen|functions of the kernel"),
-        ("stall-facts", "While files grew", "what|value|meaning"),
-        ("facts", "What is known of the place", "what|value|meaning"),
+        ("stall-places", "Where long fills were seen to stand still", "reason|count|functions of the kernel"),
+        ("stall-facts", "While files grew", "fact|value|meaning"),
+        ("facts", "What is known of the storage", "fact|value|meaning"),
     ] {
         tables.extend(Table::of_facts(title, heads, section.facts(name)).if_any());
     }
@@ -179,8 +176,8 @@ fn latency_table(section: &Section) -> Option<Table> {
         cells.push(Cell::seconds(Some(latency.longest)));
         Some(cells)
     };
-    let heads = "what|>times|>threshold|>over it|>p50|>p99|>p99.9|>p99.99|>longest";
-    Table::new("Times", heads, LATENCIES.iter().filter_map(row)).if_any()
+    let heads = "operation|>count|>threshold|>over threshold|>p50|>p99|>p99.9|>p99.99|>max";
+    Table::new("Latencies", heads, LATENCIES.iter().filter_map(row)).if_any()
 }
 
 fn waits_table(section: &Section) -> Option<Table> {
@@ -189,7 +186,7 @@ fn waits_table(section: &Section) -> Option<Table> {
         let [together, longest] = [times.iter().sum(), longest(times)].map(|time| Cell::seconds(Some(time)));
         vec![Cell::text(name), Cell::count(times.len()), together, longest, Cell::text(says)]
     };
-    let heads = "reason|>fills|>together|>longest|the fill";
+    let heads = "reason|>count|>total|>max|meaning";
     Table::new("Why fills took longer than the threshold", heads, section.series("stall-waits").map(row))
         .noted("Seen by a second thread that looks at the first one every quarter of a millisecond.")
         .if_any()
@@ -206,32 +203,33 @@ fn under_table(section: &Section) -> Option<Table> {
         ])
     };
     let rows = [("store", "four stores"), ("rest", "what was left of the write-back")].into_iter().filter_map(row);
-    Table::new("Stores to pages under write-back", "what|>times|>median|>longest", rows)
+    Table::new("Stores to pages under write-back", "operation|>count|>p50|>max", rows)
         .noted("If stores wait for the write-back, nothing is left of it after them.")
         .if_any()
 }
 
 /// A row for each size of file and record, a column for each test.
 fn grid_table(section: &Section, manner: Manner) -> Option<Table> {
-    let grids: Vec<&Grid> = Test::ALL.into_iter().filter_map(|test| section.grid(&grid_name(manner, test))).collect();
+    let grid = |test| Some((said(test), section.grid(&grid_name(manner, test))?));
+    let (tests, grids): (Vec<String>, Vec<&Grid>) = Test::ALL.into_iter().filter_map(grid).unzip();
     let first = grids.first()?;
     let mut rows = Vec::new();
     for (row, file) in first.rows.1.iter().enumerate() {
         for (column, record) in first.columns.1.iter().enumerate() {
             let rates: Vec<_> = grids.iter().map(|grid| *grid.values.get(row)?.get(column)?).collect();
             if rates.iter().any(Option::is_some) {
-                let rates = rates.into_iter().map(|rate| Cell::known(rate, |rate| format!("{rate:.0}")));
+                let rates = rates.into_iter().map(|rate| Cell::known(rate.map(|rate| rate / 1024.0), significant));
                 rows.push([sized(file), sized(record)].map(Cell::text).into_iter().chain(rates).collect());
             }
         }
     }
     let (title, note) = match manner {
         Manner::Mapped => {
-            ("Mapped, KiB/s", "Each record that is stored is followed by an msync(MS_SYNC) of just that record.")
+            ("Mapped, MiB/s", "Each record that is stored is followed by an msync(MS_SYNC) of just that record.")
         }
-        Manner::Written => ("By read(2) and write(2), KiB/s", "Each record is written to a descriptor with O_DSYNC."),
+        Manner::Written => ("By read(2) and write(2), MiB/s", "Each record is written to a descriptor with O_DSYNC."),
     };
-    let table = Table::new(title, "file|record", rows).and_figures(Test::ALL.map(|test| test.name().replace('-', " ")));
+    let table = Table::new(title, "file|record", rows).and_figures(tests);
     Some(table.noted(format!("{note} Reads are from the page cache.")))
 }
 

@@ -113,7 +113,7 @@ impl Watch {
     /// Looks at the thread with this number until [`Watch::close`].
     pub fn look(&self, thread: i32) -> Pending {
         let mut task = Task::of(thread);
-        let mut pending = Gathered { text: String::with_capacity(ROOM), ..Gathered::default() };
+        let (mut pending, mut text) = (Pending::default(), String::with_capacity(ROOM));
         let mut next = Instant::now();
         while !self.over.load(Ordering::Acquire) {
             let store = self.storing.load(Ordering::Acquire);
@@ -122,12 +122,12 @@ impl Watch {
                 self.look_at(&mut task, store);
             }
             if Instant::now() >= next {
-                pending.add();
+                pending.add(&mut text);
                 next = Instant::now() + TOCK;
             }
             std::thread::sleep(TICK);
         }
-        pending.told()
+        pending.averaged()
     }
 
     fn look_at(&self, task: &mut Task, store: u64) {
@@ -197,30 +197,22 @@ pub fn ready_time() -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
-#[derive(Default)]
-struct Gathered {
-    pending: Pending,
-    dirty: u64,
-    writeback: u64,
-    text: String,
-}
-
-impl Gathered {
-    fn add(&mut self) {
-        let Some(text) = read(Path::new("/proc/meminfo"), &mut self.text) else { return };
+impl Pending {
+    /// Looks once more. Until [`Pending::averaged`] the means are sums.
+    fn add(&mut self, text: &mut String) {
+        let Some(text) = read(Path::new("/proc/meminfo"), text) else { return };
         let (dirty, writeback) = (amount(text, "Dirty:"), amount(text, "Writeback:"));
-        let pending = &mut self.pending;
-        pending.looks += 1;
-        pending.dirty_most = pending.dirty_most.max(dirty);
-        pending.writeback_most = pending.writeback_most.max(writeback);
-        pending.writing += u64::from(writeback > 0);
-        self.dirty += dirty;
-        self.writeback += writeback;
+        self.looks += 1;
+        self.dirty_most = self.dirty_most.max(dirty);
+        self.writeback_most = self.writeback_most.max(writeback);
+        self.writing += u64::from(writeback > 0);
+        self.dirty_mean += dirty;
+        self.writeback_mean += writeback;
     }
 
-    fn told(self) -> Pending {
-        let looks = self.pending.looks.max(1);
-        Pending { dirty_mean: self.dirty / looks, writeback_mean: self.writeback / looks, ..self.pending }
+    fn averaged(self) -> Pending {
+        let looks = self.looks.max(1);
+        Pending { dirty_mean: self.dirty_mean / looks, writeback_mean: self.writeback_mean / looks, ..self }
     }
 }
 

@@ -11,22 +11,12 @@ use std::path::Path;
 
 use haul_measure::own::Own;
 use haul_measure::stop::Stop;
-use haul_measure::storage::Storage;
 use haul_measure::workspace::Workspace;
 
 use crate::measure::FOLDER;
 use crate::results::{Body, Detail, Place, Results, Section};
 
 pub const NAME: &str = "probe";
-
-/// Everything that is to be said of a directory's storage: details `filesystem`, `device`, `machine`, `works` and `choices`.
-pub fn run(own: &Own, stop: &Stop, directory: &Path) -> Result<Vec<Detail>, String> {
-    let workspace = Workspace::make(own, directory, FOLDER)?;
-    let found = look(stop, workspace.path());
-    // Whatever was found: nothing may be left.
-    workspace.finish()?;
-    found
-}
 
 fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
     let go_on = || if stop.is_stopped() { Err("interrupted".to_owned()) } else { Ok(()) };
@@ -44,11 +34,15 @@ fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
     Ok(details)
 }
 
-/// The same as results that can be saved and shown.
+/// Everything that is to be said of a directory's storage: details `filesystem`, `device`, `machine`, `works` and `choices`.
 pub fn results(own: &Own, stop: &Stop, directory: &Path) -> Result<Results, String> {
-    let here = Place::from(Storage::of(directory)?);
+    let here = Place::of(directory)?;
     let mut results = Results::begun(vec![NAME.to_owned(), directory.to_string_lossy().into_owned()]);
-    let details = run(own, stop, directory)?;
+    let workspace = Workspace::make(own, directory, FOLDER)?;
+    let found = look(stop, workspace.path());
+    // Whatever was found: nothing may be left.
+    workspace.finish()?;
+    let details = found?;
     let section = Section { details, complete: true, ..Section::new(NAME, crate::session::DIRECTORY) };
     results.environment.places.insert(crate::session::DIRECTORY.to_owned(), here);
     results.sections.push(section);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_copy::plan::EngineName;
-use haul_io::engine::{DirectAlign, End, Engine, Job, Needs, Outcome, Role, Side, Tuning, Zeros, complete, make};
+use haul_io::engine::{DirectAlign, End, Engine, Job, Needs, Outcome, Role, Side, Tuning, Zeros, make};
 use haul_measure::stop::Stop;
 use haul_measure::words;
 use haul_sys::Errno;
@@ -81,11 +81,8 @@ fn engine(name: EngineName, from: &Path, to: &Path, data: &[u8]) -> std::io::Res
     let (source, source_direct) = side(File::open(from)?)?;
     let (dest, dest_direct) = side(OpenOptions::new().read(true).write(true).create_new(true).open(to)?)?;
     let mut engine: Box<dyn Engine> = make(name, &Tuning::default());
-    let job = Job { id: 0, source, dest, offset: 0, len: data.len() as u64, zeros: Zeros::Write };
-    let outcome = match complete(engine.as_mut(), job) {
-        Ok(outcome) => outcome,
-        Err(errno) => return Ok(Err(said(errno))),
-    };
+    let job = Job { source, dest, offset: 0, len: data.len() as u64, zeros: Zeros::Write };
+    let outcome = engine.run(&job);
     let direct = matches!(name.caps().needs, Needs::Direct | Needs::DirectDest);
     let how = match (direct, source_direct && dest_direct) {
         (true, false) => "; the kernel does not report its alignment",

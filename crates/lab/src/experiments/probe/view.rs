@@ -56,7 +56,7 @@ fn table(section: &Section, name: &str, title: &str) -> Option<Table> {
         vec![Cell::text(name), Cell::text(value).marked(mark), Cell::text(meaning)]
     };
     let choices = name == "choices";
-    let heads = if choices { "file|engines in their order|because" } else { "what||from, or meaning" };
+    let heads = if choices { "file|engines in their order|because" } else { "fact|value|source, or meaning" };
     let table = Table::new(title, heads, section.facts(name).iter().map(row)).if_any()?;
     let classes = || SizeClass::ALL.map(|class| format!("{class} ({})", class.range_words())).join(", ");
     let note = choices.then(|| format!("A profile can say something about files by size: {}.", classes()));

@@ -15,7 +15,7 @@ use super::search::{Trial, Trials};
 use super::unit::Unit;
 use crate::measure::one_copy;
 use crate::results::{Case, Outcome, Run};
-use crate::session::{Halt, Session, time_copy};
+use crate::session::{Halt, How, Session, time_copy};
 
 /// A candidate that takes this many times as long as the defaults is ended.
 const FAR_TOO_SLOW: f64 = 5.0;
@@ -151,8 +151,8 @@ impl Trials for Bench<'_> {
         self.say(candidate, round);
         let started = Instant::now();
         let (state, timeout) = (self.unit.state(round), self.timeout());
-        let settings = &self.runners[candidate].1;
-        let timed = time_copy(self.session, settings, &self.source, state, (self.shape.bytes(), timeout));
+        let how = How::Own(self.runners[candidate].1.clone());
+        let timed = time_copy(self.session, &how, &self.source, state, (self.shape.bytes(), timeout));
         let case = &mut self.cases[candidate];
         match timed {
             Err(halt) => {

@@ -1,13 +1,11 @@
 //! The files that are copied: of one size, and as many as there is time and space for.
 
-use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::fs::File;
 use std::path::Path;
 
 use haul_io::profile::SizeClass;
 use haul_measure::stop::Stop;
 use haul_measure::words;
-use haul_sys::page_cache;
 use haul_sys::rustix::fs::syncfs;
 
 use crate::measure::sources;
@@ -48,28 +46,18 @@ pub fn extent(class: SizeClass) -> (u64, u64, u64) {
 /// # Errors
 /// A message that says what failed; also when it was stopped.
 pub fn make(path: &Path, shape: Shape, seed: u64, stop: &Stop) -> Result<(), String> {
+    // Large ones do not all wait for one sync, and fill the memory until then.
+    let whole = shape.each >= SizeClass::Medium.least();
+    sources::tree(path, std::iter::repeat_n(shape.each, shape.count as usize), (TOGETHER, whole), seed, stop)?;
     let failed = words::cannot("make", path);
-    fs::create_dir(path).map_err(failed)?;
-    let mut random = fastrand::Rng::with_seed(seed);
-    for number in 0..shape.count {
-        let folder = path.join(format!("d{}", number / TOGETHER));
-        if number % TOGETHER == 0 {
-            fs::create_dir(&folder).map_err(failed)?;
-        }
-        let mut file = File::create_new(folder.join(format!("f{number}"))).map_err(failed)?;
-        sources::write(&mut file, shape.each, &mut random, stop, failed)?;
-        if shape.each >= SizeClass::Medium.least() {
-            // So that they do not all wait for one sync, and fill the memory until then.
-            file.sync_data().map_err(failed)?;
-            page_cache::forget(file.as_fd(), 0, shape.each).map_err(|errno| failed(errno.into()))?;
-        }
-    }
     let folder = File::open(path).map_err(failed)?;
     syncfs(folder).map_err(|errno| failed(errno.into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

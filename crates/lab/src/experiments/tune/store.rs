@@ -1,12 +1,14 @@
 //! The profile's file: read before anything is measured, and written at the end.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use haul_io::profile::{self, PlaceEntry, Profile};
 use haul_measure::words::{self, quoted};
+
+use crate::results::replace;
 
 /// The user's own profile, by the values of XDG_CONFIG_HOME and HOME.
 pub fn usual(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
@@ -34,27 +36,11 @@ pub fn load(path: &Path) -> Result<Profile, String> {
 pub fn add(path: &Path, entry: PlaceEntry) -> Result<(), String> {
     let mut profile = load(path)?;
     profile.replace(entry);
-    // A link stays one: what it leads to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
-    write(&path, &profile::to_text(&profile)).map_err(words::cannot("write the profile", &path))
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = words::cannot("write the profile", path);
     // Nobody else may write to it, whatever the umask: haul would not obey it.
-    DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-    let temporary = dir.join(format!(".haul-profile-{}", std::process::id()));
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    });
-    if written.is_err() {
-        // It may not even have been made; the first error is the one to report.
-        fs::remove_file(&temporary).ok();
-    }
-    written?;
-    File::open(dir)?.sync_all()
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
+    replace(path, profile::to_text(&profile).as_bytes()).map_err(failed)
 }
 
 #[cfg(test)]

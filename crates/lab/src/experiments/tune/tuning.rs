@@ -19,6 +19,7 @@ use super::judge::{self, Pair};
 use super::names::{CONFIRMATION, DEFAULTS, NAME};
 use super::search::{Trial, Trials, expected_runs, search};
 use super::unit::Unit;
+use crate::report::text::percent;
 use crate::session::{Halt, Session};
 
 /// Pairs of runs on fresh files.
@@ -71,10 +72,6 @@ impl Fate {
             ),
         }
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{} %", words::short(share * 100.0))
 }
 
 /// Whether files can be made to leave the page cache here.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use haul_measure::words;
+use haul_measure::{stats, words};
 
 use super::{CONFIRMATION, DEFAULTS, judge};
 use crate::results::{Body, Case, Fact, Outcome, Results, Section};
@@ -110,12 +110,7 @@ fn searched(section: &Section) -> Vec<Table> {
 }
 
 fn time(seconds: &[f64]) -> Cell {
-    let mut sorted = seconds.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.get(sorted.len() / 2) {
-        Some(median) => Cell::figure(*median, words::seconds(*median)),
-        None => Cell::text(""),
-    }
+    Cell::seconds(stats::median(seconds))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use haul_sys::queue::{Completion, MOST_SLOTS, Queue, QueueKind, Request};
 
 use super::method::Method;
 use super::pair::{PAGE, Pair, failed, refused};
+use super::recorder::{Act, Recorder};
 use crate::measure::failure::Failure;
 
 /// Files that are open together: with both sides fewer descriptors than the usual limit of 1024.
@@ -34,31 +35,39 @@ struct Block {
     writing: bool,
 }
 
-/// Moves the bytes of all pairs.
-pub(super) fn run(kernel: &dyn Kernel, kind: QueueKind, method: &Method, pairs: &[Pair]) -> Result<(), Failure> {
+/// Moves the bytes of all pairs, and has what a queue is asked written down. With O_DIRECT, which is off again then, that is whole
+/// pages: it says of how many bytes a file's last ones are left.
+pub(super) fn run(
+    (kernel, recorder): (&dyn Kernel, &Recorder),
+    kind: QueueKind,
+    method: &Method,
+    pairs: &[Pair],
+) -> Result<u64, Failure> {
     let unavailable = |errno| refused("this interface is not to be had here", errno);
     let request = usize::try_from(method.request).unwrap_or(usize::MAX).next_multiple_of(PAGE as usize);
     let slots = usize::try_from(MEMORY / request as u64).unwrap_or(1).clamp(1, MOST_SLOTS);
     let mut queue = kernel.queue(kind).map_err(unavailable)?;
     queue.shape(request, slots).map_err(unavailable)?;
-    for pair in pairs {
-        let sides = [(&pair.source, method.direct_source), (&pair.dest, method.direct_dest)];
-        for (fd, _) in sides.into_iter().filter(|(_, direct)| *direct) {
-            kernel.set_direct(fd.as_fd(), true).map_err(|errno| refused("there is no direct I/O here", errno))?;
-        }
-    }
+    let turn = |on: bool| {
+        let sides =
+            pairs.iter().flat_map(|pair| [(&pair.source, method.direct_source), (&pair.dest, method.direct_dest)]);
+        sides.filter(|(_, direct)| *direct).try_for_each(|(fd, _)| kernel.set_direct(fd.as_fd(), on))
+    };
+    turn(true).map_err(|errno| refused("there is no direct I/O here", errno))?;
     let files: Vec<_> = pairs.iter().flat_map(|pair| [&pair.source, &pair.dest]).map(Arc::clone).collect();
     queue.open(&files).map_err(unavailable)?;
-    // O_DIRECT takes whole pages; what is left of a file goes through the page cache.
     let whole = if method.direct_source || method.direct_dest { u64::from(PAGE) } else { 1 };
     let mut left: VecDeque<Block> = pairs
         .iter()
         .enumerate()
         .flat_map(|(number, pair)| blocks(number, pair.size / whole * whole, request))
         .collect();
-    fly(&mut *queue, slots, &mut left, (method, pairs))?;
-    queue.close().map_err(|errno| Failure::Failed(haul_measure::words::of(&errno.into())))?;
-    pairs.iter().try_for_each(|pair| move_tail(kernel, method, pair, pair.size % whole))
+    fly(&mut *queue, slots, &mut left, (method, pairs, recorder))?;
+    queue
+        .close()
+        .and_then(|()| turn(false))
+        .map_err(|errno| Failure::Failed(haul_measure::words::of(&errno.into())))?;
+    Ok(whole)
 }
 
 fn blocks(pair: usize, size: u64, request: usize) -> impl Iterator<Item = Block> {
@@ -73,7 +82,7 @@ fn fly(
     queue: &mut dyn Queue,
     slots: usize,
     left: &mut VecDeque<Block>,
-    (method, pairs): (&Method, &[Pair]),
+    (method, pairs, recorder): (&Method, &[Pair], &Recorder),
 ) -> Result<(), Failure> {
     let mut at_work: Vec<Option<Block>> = vec![None; slots];
     let mut done = Vec::new();
@@ -93,6 +102,10 @@ fn fly(
         for Completion { slot, result } in done.drain(..) {
             let Some(block) = at_work.get_mut(slot).and_then(Option::take) else { continue };
             let pair = &pairs[block.pair];
+            let (act, side) =
+                if block.writing { (Act::QueueWrite, &pair.dest) } else { (Act::QueueRead, &pair.source) };
+            let moved = *result.as_ref().unwrap_or(&0);
+            recorder.note(act, side.as_fd(), (block.len - block.done) as u64, moved as u64);
             let next = result.and_then(|count| advance(block, count)).map_err(|errno| failed(pair, errno))?;
             if let Some(next) = next {
                 push(queue, method, slot, &next).map_err(|errno| failed(pair, errno))?;
@@ -125,31 +138,4 @@ fn push(queue: &mut dyn Queue, method: &Method, slot: usize, block: &Block) -> R
         len: block.len - block.done,
         offset: block.offset + block.done as u64,
     })
-}
-
-/// Moves the last bytes of a file through the page cache.
-fn move_tail(kernel: &dyn Kernel, method: &Method, pair: &Pair, len: u64) -> Result<(), Failure> {
-    if len == 0 {
-        return Ok(());
-    }
-    let moved = || {
-        kernel.set_direct(pair.source.as_fd(), false)?;
-        kernel.set_direct(pair.dest.as_fd(), false)?;
-        let (mut buffer, mut at, mut have) = (vec![0; method.request.min(len) as usize], pair.size - len, 0);
-        while at < pair.size {
-            if have == 0 {
-                have = kernel.pread(pair.source.as_fd(), &mut buffer, at)?;
-            }
-            match kernel.pwrite(pair.dest.as_fd(), &buffer[..have], at)? {
-                0 => return Err(if have == 0 { Errno::NODATA } else { Errno::NOSPC }),
-                count => {
-                    buffer.copy_within(count..have, 0);
-                    at += count as u64;
-                    have -= count;
-                }
-            }
-        }
-        Ok(())
-    };
-    moved().map_err(|errno| failed(pair, errno))
 }

@@ -4,33 +4,36 @@ use haul_io::engine::EngineName;
 use haul_sys::queue::QueueKind;
 use serde::{Deserialize, Serialize};
 
+use crate::measure::failure::Failure;
+
 /// How the bytes go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Method {
     pub by: By,
     /// Bytes of a request, and of a mapping.
     pub request: u64,
     /// The source is read past the page cache.
-    #[serde(default)]
     pub direct_source: bool,
     /// The copy is written past it.
-    #[serde(default)]
     pub direct_dest: bool,
     /// The space of each file is allocated before it is written.
-    #[serde(default)]
     pub preallocate: bool,
     /// Each file is asked for as a whole before its first request.
-    #[serde(default)]
     pub readahead: bool,
+    /// Mappings are private, not shared.
+    pub private: bool,
+    /// Other processes that read the source, one file, through mappings of their own meanwhile.
+    pub readers: u64,
 }
 
 /// The calls that move them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
+    #[default]
     ReadWrite,
-    /// Shared mappings of the source, written from.
+    /// Mappings of the source, written from.
     Mapped,
     CopyRange,
     Splice,
@@ -42,7 +45,18 @@ pub enum By {
 impl Method {
     /// Through the page cache, without anything besides.
     pub fn new(by: By, request: u64) -> Method {
-        Method { by, request, direct_source: false, direct_dest: false, preallocate: false, readahead: false }
+        Method { by, request, ..Method::default() }
+    }
+
+    /// # Errors
+    /// If its settings exclude each other.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let impossible = match (self.by == By::Mapped, self.direct_source, self.private) {
+            (true, true, _) => "what is mapped is in the page cache, so its source cannot be read past that",
+            (false, _, true) => "nothing is mapped, so no mapping can be private",
+            _ => return Ok(()),
+        };
+        Err(Failure::Refused(impossible.to_owned()))
     }
 
     pub(super) fn queue(&self) -> Option<QueueKind> {

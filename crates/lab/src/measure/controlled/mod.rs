@@ -3,13 +3,14 @@
 //!
 //! haul's library chooses threads, allocation, read-ahead and page cache for each file. Here nothing chooses: a file is
 //! moved by one engine of haul-io, job by job of one request each, or, by an asynchronous interface, with requests of
-//! several files in flight (`flight`). Every call goes through a kernel that counts (`recorder`), and [`proof::check`]
+//! several files in flight (`flight`). Every call is counted (`recorder`), and [`proof::check`]
 //! compares the counts with the method.
 
 mod flight;
 mod method;
 mod pair;
 pub mod proof;
+pub(crate) mod readers;
 mod recorder;
 
 use std::collections::BTreeMap;
@@ -19,14 +20,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_io::engine::{DirectAlign, End, Job, Side, Tuning, Zeros, complete, make_on};
+use haul_io::engine::wrap::Hooked;
+use haul_io::engine::{DirectAlign, End, Job, Side, Tuning, Zeros, make_on};
 use haul_measure::words;
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::kernel::Kernel;
 
 use self::pair::{PAGE, Pair, failed, refused};
-use self::recorder::Recorder;
+use self::readers::Readers;
+use self::recorder::{Recorder, queue_name};
 use super::failure::Failure;
 
 pub use self::method::{By, Method};
@@ -40,18 +43,20 @@ const AHEAD: u64 = 128 << 10;
 /// # Errors
 /// Whatever fails; that a call is not to be had here is a refusal.
 pub fn copy(method: &Method, source: &Path, dest: &Path) -> Result<BTreeMap<String, f64>, Failure> {
-    let recorder = Recorder::default();
-    let kernel: Arc<dyn Kernel> = Arc::new(recorder.clone());
+    method.check()?;
+    let recorder = Recorder::new(method.private);
+    let kernel: Arc<dyn Kernel> = Arc::new(Hooked(recorder.clone()));
     let mut names = Vec::new();
     list(source, dest, &mut names)?;
-    let mut reported = BTreeMap::new();
-    let mut add = |name: &str, value: u64| *reported.entry(name.to_owned()).or_default() += value as f64;
+    let mut reported = BTreeMap::<String, f64>::new();
     let request = method.request.max(1);
+    let readers = Readers::start(method, source)?;
     // An asynchronous copier has requests of several files in flight, so their files are open together.
     let together = if method.queue().is_some() { flight::MOST_FILES } else { 1 };
     for names in names.chunks(together) {
         let pairs =
             names.iter().map(|(source, dest)| Pair::open(source, dest)).collect::<Result<Vec<Pair>, Failure>>()?;
+        let mut add = |name: &str, value: u64| *reported.entry(name.to_owned()).or_default() += value as f64;
         for pair in &pairs {
             add("files", 1);
             add("bytes.total", pair.size);
@@ -59,10 +64,17 @@ pub fn copy(method: &Method, source: &Path, dest: &Path) -> Result<BTreeMap<Stri
             prepare(&*kernel, method, pair)?;
         }
         match method.queue() {
-            Some(kind) => flight::run(&*kernel, kind, method, &pairs)?,
-            None => pairs.iter().try_for_each(|pair| move_file(&kernel, method, pair))?,
+            Some(kind) => {
+                reported.insert(queue_name(kind).to_owned(), 1.0);
+                let whole = flight::run((&*kernel, &recorder), kind, method, &pairs)?;
+                let rest = Method::new(By::ReadWrite, request);
+                pairs.iter().try_for_each(|pair| move_file(&kernel, &rest, pair, pair.size / whole * whole))?;
+            }
+            None => pairs.iter().try_for_each(|pair| move_file(&kernel, method, pair, 0))?,
         }
     }
+    let (count, bytes) = readers.end();
+    reported.extend([("readers".to_owned(), count as f64), ("bytes.read-beside".to_owned(), bytes as f64)]);
     recorder.report(&mut reported);
     Ok(reported)
 }
@@ -100,8 +112,8 @@ fn prepare(kernel: &dyn Kernel, method: &Method, pair: &Pair) -> Result<(), Fail
     Ok(())
 }
 
-/// Moves a file by an engine, in jobs of one request each.
-fn move_file(kernel: &Arc<dyn Kernel>, method: &Method, pair: &Pair) -> Result<(), Failure> {
+/// Moves a file by an engine from a byte on, in jobs of one request each.
+fn move_file(kernel: &Arc<dyn Kernel>, method: &Method, pair: &Pair, mut at: u64) -> Result<(), Failure> {
     let request = method.request.max(1);
     let buffer_size = usize::try_from(request).ok();
     let mut engine = make_on(Arc::clone(kernel), method.engine(), &Tuning { buffer_size, ..Tuning::default() });
@@ -109,13 +121,12 @@ fn move_file(kernel: &Arc<dyn Kernel>, method: &Method, pair: &Pair) -> Result<(
         let direct = if direct { Some(align(fd)?) } else { None };
         Ok(Side { direct, ..Side::new(Arc::clone(fd), true) })
     };
-    let source = side(&pair.source, method.direct_source && method.by != By::Mapped)?;
+    let source = side(&pair.source, method.direct_source)?;
     let dest = side(&pair.dest, method.direct_dest)?;
-    let mut at = 0;
     while at < pair.size {
         let (source, dest) = (source.clone(), dest.clone());
-        let job = Job { id: 0, source, dest, offset: at, len: (pair.size - at).min(request), zeros: Zeros::Write };
-        let outcome = complete(&mut *engine, job).map_err(|errno| failed(pair, errno))?;
+        let job = Job { source, dest, offset: at, len: (pair.size - at).min(request), zeros: Zeros::Write };
+        let outcome = engine.run(&job);
         at += outcome.moved.total();
         match outcome.end {
             End::Complete => {}
@@ -156,8 +167,10 @@ mod tests {
             .flat_map(|by| {
                 let direct = !matches!(by, By::CopyRange | By::Splice);
                 let plain = Method::new(by, 128 << 10);
-                let past = Method { direct_source: true, direct_dest: true, ..plain.clone() };
+                let past = Method { direct_source: by != By::Mapped, direct_dest: true, ..plain.clone() };
+                let private = Method { private: true, ..plain.clone() };
                 [
+                    (by == By::Mapped).then_some(private),
                     Some(plain.clone()),
                     Some(Method { preallocate: true, readahead: true, ..plain }),
                     direct.then_some(past),
@@ -211,15 +224,30 @@ mod tests {
                 Method { preallocate: !method.preallocate, ..method.clone() },
                 Method { readahead: !method.readahead, ..method.clone() },
                 Method { direct_dest: !method.direct_dest, ..method.clone() },
+                Method { direct_source: !method.direct_source, ..method.clone() },
+                Method { readers: 1, ..method.clone() },
             ];
-            if method.by != By::Mapped {
-                others.push(Method { direct_source: !method.direct_source, ..method.clone() });
+            if method.by == By::Mapped {
+                others.push(Method { private: !method.private, ..method.clone() });
             }
             let by = ALL.into_iter().filter(|by| *by != method.by);
             others.extend(by.map(|by| Method { by, ..method.clone() }));
             for other in others {
                 assert!(proof::check(&other, &reported).is_err(), "{method:?} passed for {other:?}: {reported:#?}");
             }
+        }
+    }
+
+    #[test]
+    fn settings_that_exclude_each_other_are_refused() {
+        let dir = haul_testbed::temp_dir();
+        let source = source(dir.path());
+        for method in [
+            Method { direct_source: true, ..Method::new(By::Mapped, 1 << 20) },
+            Method { private: true, ..Method::new(By::ReadWrite, 1 << 20) },
+        ] {
+            let refused = copy(&method, &source, &dir.path().join("copy"));
+            assert!(matches!(refused, Err(Failure::Refused(_))), "{method:?}: {refused:?}");
         }
     }
 

@@ -21,7 +21,7 @@ pub fn check(method: &Method, reported: &BTreeMap<String, f64>) -> Result<(), St
         (value("files")?, value("bytes.total")?, value("requests")?, value("threads")?);
     let direct = method.direct_source || method.direct_dest;
     let tails = if direct { files * TAIL } else { 0.0 };
-    let own = acts_of(method.by);
+    let own = acts_of(method);
     for act in own {
         // Splice moves each byte into the pipe and out of it.
         let times = if *act == Act::Splice { 2.0 } else { 1.0 };
@@ -46,6 +46,10 @@ pub fn check(method: &Method, reported: &BTreeMap<String, f64>) -> Result<(), St
         if bytes > tails {
             return Err(format!("{} moved {bytes} bytes", act.name()));
         }
+    }
+    let readers = value("readers")?;
+    if readers != method.readers as f64 {
+        return Err(format!("{readers} other processes read the source meanwhile, not {}", method.readers));
     }
     let queue = method.queue().map(queue_name);
     if let Some(name) = reported.keys().find(|name| name.starts_with("queue.") && Some(name.as_str()) != queue) {
@@ -87,9 +91,7 @@ fn asked_for_requests(
 fn past_the_cache(method: &Method, reported: &BTreeMap<String, f64>, total: f64, tails: f64) -> Result<(), String> {
     let reads = [Act::Read, Act::QueueRead];
     let writes = [Act::Write, Act::QueueWrite, Act::WriteMapped, Act::CopyRange, Act::Splice];
-    // What is mapped comes from the page cache.
-    let direct_source = method.direct_source && method.by != By::Mapped;
-    let sides = [("source", &reads[..], direct_source), ("copy", &writes[..], method.direct_dest)];
+    let sides = [("source", &reads[..], method.direct_source), ("copy", &writes[..], method.direct_dest)];
     for (side, acts, wanted) in sides {
         let bytes: f64 = acts.iter().map(|act| Count::reported(*act, reported).direct).sum();
         match wanted {
@@ -102,9 +104,10 @@ fn past_the_cache(method: &Method, reported: &BTreeMap<String, f64>, total: f64,
 }
 
 /// The acts that move the bytes of a method.
-fn acts_of(by: By) -> &'static [Act] {
-    match by {
+fn acts_of(method: &Method) -> &'static [Act] {
+    match method.by {
         By::ReadWrite => &[Act::Read, Act::Write],
+        By::Mapped if method.private => &[Act::MapPrivate, Act::WriteMapped],
         By::Mapped => &[Act::Map, Act::WriteMapped],
         By::CopyRange => &[Act::CopyRange],
         By::Splice => &[Act::Splice],

@@ -10,7 +10,7 @@ use super::copies::{self, RETURNED};
 use super::heading::begun;
 use crate::report::text;
 use crate::results::{Case, Grid, Results, Section};
-use crate::view::{Cell, Chart, Claim, Kind, Published, Table, View};
+use crate::view::{Cell, Chart, Claim, Published, Table, Values, View};
 
 /// What is measured against cp, in the order in which it is shown.
 const ENGINES: [&str; 4] = ["posix-aio", "linux-aio", "io-uring", "auto"];
@@ -36,9 +36,12 @@ impl<'c> Tree<'c> {
     }
 
     fn get(&self, engine: &str, variant: &str) -> Option<&'c Case> {
-        let named = if variant == "plain" { engine.to_owned() } else { format!("{engine}, {variant}") };
         copies::with(&self.cases, &[("engine", engine), ("variant", variant)])
-            .or_else(|| copies::find(&self.cases, &named))
+    }
+
+    /// All plain copiers.
+    fn plain(&self) -> Vec<&'c Case> {
+        std::iter::once("cp").chain(ENGINES).filter_map(|engine| self.get(engine, "plain")).collect()
     }
 
     /// An engine against cp.
@@ -70,7 +73,8 @@ pub fn view(results: &Results, section: &Section) -> View {
     view.summary.extend(heuristic(&trees));
     view.summary.extend(rule(&trees));
     view.summary.push(copies::measured(results, section));
-    view.charts.extend(ENGINES.iter().filter_map(|engine| heat(&trees, engine)));
+    view.charts.extend(largest(&trees));
+    view.charts.extend(std::iter::once("cp").chain(ENGINES).filter_map(|engine| heat(&trees, engine)));
     view.tables.extend(choices(&trees));
     view.tables.extend(variants(&trees));
     view.tables.extend(deviations(&trees));
@@ -79,6 +83,12 @@ pub fn view(results: &Results, section: &Section) -> View {
     let heads = device.is_some_and(|device| device.rotational == Some(true));
     view.published = Some(published(&trees, heads));
     view
+}
+
+/// The plain copiers at the largest of the trees where most of them were measured.
+fn largest(trees: &[Tree]) -> Option<Chart> {
+    let tree = trees.iter().max_by_key(|tree| tree.plain().len())?;
+    copies::bars(&[(&tree.name(), tree.plain())])
 }
 
 fn trees<'s>(section: &'s Section) -> Vec<Tree<'s>> {
@@ -105,33 +115,27 @@ fn engines_in_short(trees: &[Tree]) -> Vec<String> {
             count(Some(Ordering::Less)),
             count(Some(Ordering::Greater)),
             count(None),
-            short_ratio(least)
+            text::times_as(least, "the time of cp")
         ));
     }
     words
 }
 
-/// `0.82 times the time of cp`, with the interval if there is one.
-fn short_ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some(_) => text::times_as(ratio, "the time of cp"),
-        None => format!("{:.2} times the time of cp", ratio.value),
-    }
-}
-
 /// Each engine against cp, over all trees.
 fn overall(trees: &[Tree]) -> Option<String> {
-    let ratios: Vec<(&str, Ratio)> =
-        ENGINES.iter().filter_map(|engine| Some((*engine, against_cp(trees, engine, |_| true)?))).collect();
-    let with_intervals = ratios.iter().all(|(_, ratio)| ratio.interval.is_some());
-    let say = |(engine, ratio): &(&str, Ratio)| match with_intervals {
-        true => format!("{engine} {}", text::ratio(ratio)),
-        false => format!("{engine} {:.2}", ratio.value),
+    let say = |engine: &&str| {
+        let ratio = pooled(trees, &[engine], "plain", true, |_| true)?;
+        let verdict = match (ratio.interval, ratio.side(1.0)) {
+            (None, _) => "",
+            (_, Some(Ordering::Less)) => ", faster",
+            (_, Some(_)) => ", slower",
+            (_, None) => ", no significant difference",
+        };
+        Some(format!("{engine} {}{verdict}", text::ratio(&ratio)))
     };
-    let engines = words::list(&ratios.iter().map(say).collect::<Vec<_>>());
-    let note = if with_intervals { "with their intervals" } else { "too few runs for intervals" };
-    (!ratios.is_empty())
-        .then(|| format!("Over all trees, in times the time of cp (geometric means, {note}): {engines}."))
+    let engines: Vec<String> = ENGINES.iter().filter_map(say).collect();
+    let any = !engines.is_empty();
+    any.then(|| format!("Over all trees, times as long as cp (geometric means): {}.", engines.join("; ")))
 }
 
 /// Whether `auto` picks well, which is what the authors wished for.
@@ -207,7 +211,7 @@ fn against_best<'c>(tree: &Tree<'c>) -> Option<(&'c Case, Ratio)> {
     Some((best, copies::ratio(tree.get("auto", "plain"), Some(best), RETURNED)?))
 }
 
-/// Time against cp, by size and number of files.
+/// Throughput by size and number of files, against that of cp.
 fn heat(trees: &[Tree], engine: &str) -> Option<Chart> {
     let mut sizes: Vec<u64> = trees.iter().map(|tree| tree.size).collect();
     let mut files: Vec<u64> = trees.iter().map(|tree| tree.files).collect();
@@ -215,19 +219,22 @@ fn heat(trees: &[Tree], engine: &str) -> Option<Chart> {
         list.sort_unstable();
         list.dedup();
     }
-    let value = |size: u64, files: u64| {
+    let value = |engine: &str, size: u64, files: u64| {
         let tree = trees.iter().find(|tree| tree.size == size && tree.files == files)?;
-        let time = |engine| copies::median(tree.get(engine, "plain")?, RETURNED);
-        Some(time(engine)? / time("cp").filter(|time| *time > 0.0)?)
+        copies::throughput(tree.get(engine, "plain")?)
+    };
+    let of = |engine: &str| -> Values {
+        sizes.iter().map(|size| files.iter().map(|count| value(engine, *size, *count)).collect()).collect()
     };
     let grid = Grid {
-        unit: "times cp's time".to_owned(),
-        values: sizes.iter().map(|size| files.iter().map(|count| value(*size, *count)).collect()).collect(),
-        rows: ("size".to_owned(), sizes.into_iter().map(megabytes).collect()),
+        unit: "MiB/s".to_owned(),
+        values: of(engine),
+        rows: ("tree size".to_owned(), sizes.iter().copied().map(megabytes).collect()),
         columns: ("files".to_owned(), files.iter().map(u64::to_string).collect()),
     };
+    let against = (engine != "cp").then(|| ("cp".to_owned(), of("cp")));
     let measured = grid.values.iter().flatten().any(Option::is_some);
-    measured.then(|| Chart::new(format!("Time of {engine} against cp"), Kind::Heat { grid, level: Some(1.0) }))
+    measured.then(|| Chart::heat(format!("Throughput of {engine}"), grid, against))
 }
 
 fn choices(trees: &[Tree]) -> Option<Table> {
@@ -243,25 +250,28 @@ fn choices(trees: &[Tree]) -> Option<Table> {
             Cell::text(verdict),
         ])
     };
-    let heads = "tree|quickest plain copier|>its time|>auto against it|auto was";
+    let heads = "tree|fastest plain copier|>its time|>auto, ratio to it|verdict on auto";
     Table::new("Does auto pick well?", heads, trees.iter().filter_map(row)).if_any()
 }
 
-/// The geometric mean of a variant against the plain copier, over all trees for which `wanted` holds.
-fn pooled(trees: &[Tree], engine: &str, variant: &str, wanted: impl Fn(&Tree) -> bool) -> Option<Ratio> {
-    let trees = trees.iter().filter(|tree| wanted(tree));
-    copies::pooled(trees.map(|tree| (tree.get(engine, variant), tree.get(engine, "plain"))), RETURNED)
-}
-
-/// The same of an engine against cp.
-fn against_cp(trees: &[Tree], engine: &str, wanted: impl Fn(&Tree) -> bool) -> Option<Ratio> {
-    let trees = trees.iter().filter(|tree| wanted(tree));
-    copies::pooled(trees.map(|tree| (tree.get(engine, "plain"), tree.get("cp", "plain"))), RETURNED)
+/// The geometric mean of a variant against the plain copier, or against cp, over all trees for which `wanted` holds.
+fn pooled(
+    trees: &[Tree],
+    engines: &[&str],
+    variant: &str,
+    of_cp: bool,
+    wanted: impl Fn(&Tree) -> bool,
+) -> Option<Ratio> {
+    let base = |engine| if of_cp { "cp" } else { engine };
+    let pairs = trees.iter().filter(|tree| wanted(tree)).flat_map(|tree| {
+        engines.iter().map(move |engine| (tree.get(engine, variant), tree.get(base(engine), "plain")))
+    });
+    copies::pooled(pairs, RETURNED)
 }
 
 fn variants(trees: &[Tree]) -> Option<Table> {
     let row = |engine: &&str| {
-        let ratios = VARIANTS.map(|variant| pooled(trees, engine, variant, |_| true));
+        let ratios = VARIANTS.map(|variant| pooled(trees, &[engine], variant, false, |_| true));
         let row = || std::iter::once(Cell::text(*engine)).chain(ratios.map(Cell::ratio)).collect();
         ratios.iter().any(Option::is_some).then(row)
     };
@@ -271,25 +281,18 @@ fn variants(trees: &[Tree]) -> Option<Table> {
     table.noted("Geometric mean over all trees; under 1 it helps.").if_any()
 }
 
-fn published<'c>(trees: &[Tree<'c>], heads: bool) -> Published {
+fn published(trees: &[Tree], heads: bool) -> Published {
     let sizes = || trees.iter().map(|tree| tree.size);
     let (smallest, largest) = (sizes().min().unwrap_or_default(), sizes().max().unwrap_or_default());
     let both = ["posix-aio", "linux-aio"];
-    let at_smallest = both.map(|engine| against_cp(trees, engine, |tree| tree.size == smallest));
-    let preallocated = ENGINES.map(|engine| pooled(trees, engine, "preallocate", |tree| tree.size == largest));
-    let priority = both.map(|engine| pooled(trees, engine, "priority", |_| true)).into_iter().flatten();
+    let (all, small) = (|_: &Tree| true, |tree: &Tree| tree.size == smallest);
+    let at_smallest = both.map(|engine| pooled(trees, &[engine], "plain", true, small));
+    let preallocated =
+        ENGINES.map(|engine| pooled(trees, &[engine], "preallocate", false, |tree: &Tree| tree.size == largest));
+    let priority = both.map(|engine| pooled(trees, &[engine], "priority", false, all)).into_iter().flatten();
     let priority = priority.max_by(|a, b| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
     let (usual, both_beat) = both_beat(trees);
-    // Pairs of a copier with an addition and another one without, in the trees that are wanted.
-    let pairs = |engines: &[&str], variant: &str, of_cp: bool, wanted: &dyn Fn(&Tree) -> bool| {
-        let wanted = trees.iter().filter(|tree| wanted(tree));
-        let pair = |tree: &Tree<'c>, engine: &str| {
-            (tree.get(engine, variant), tree.get(if of_cp { "cp" } else { engine }, "plain"))
-        };
-        copies::pooled(wanted.flat_map(|tree| engines.iter().map(move |engine| pair(tree, engine))), RETURNED)
-    };
     let [posix, linux] = [&both[..1], &both[1..]];
-    let (all, small) = (|_: &Tree| true, |tree: &Tree| tree.size == smallest);
     let published = Source::of("async-tree");
     let claim = |(number, said): (usize, &Said)| match number {
         0 => said.judged(&megabytes(smallest), at_smallest.into_iter().flatten().min_by(order)),
@@ -297,13 +300,13 @@ fn published<'c>(trees: &[Tree<'c>], heads: bool) -> Published {
         2 => readahead_fastest(trees, said),
         3 => readahead_helps_posix_most(trees, said),
         4 => said.judged(&megabytes(largest), preallocated.into_iter().flatten().min_by(order)),
-        5 => said.judged("", pairs(&both, "plain", true, &all)),
-        6 => said.judged("", pairs(posix, "readahead", true, &all)),
-        7 => said.judged("", pairs(linux, "readahead", false, &all)),
-        8 => said.judged(&megabytes(smallest), pairs(linux, "readahead", true, &small)),
-        9 => said.judged(&megabytes(smallest), pairs(&both, "preallocate", false, &small)),
+        5 => said.judged("", pooled(trees, &both, "plain", true, all)),
+        6 => said.judged("", pooled(trees, posix, "readahead", true, all)),
+        7 => said.judged("", pooled(trees, linux, "readahead", false, all)),
+        8 => said.judged(&megabytes(smallest), pooled(trees, linux, "readahead", true, small)),
+        9 => said.judged(&megabytes(smallest), pooled(trees, &both, "preallocate", false, small)),
         // Of a device without heads it says nothing.
-        10 => said.judged("", pairs(posix, "plain", true, &all).filter(|_| heads)),
+        10 => said.judged("", pooled(trees, posix, "plain", true, all).filter(|_| heads)),
         _ => said.judged("", priority),
     };
     let claims = published.claims.iter().enumerate().map(claim).collect();
@@ -342,7 +345,7 @@ fn readahead_fastest(trees: &[Tree], said: &Said) -> Claim {
 }
 
 fn readahead_helps_posix_most(trees: &[Tree], said: &Said) -> Claim {
-    let of = |engine| pooled(trees, engine, "readahead", |_| true);
+    let of = |engine| pooled(trees, &[engine], "readahead", false, |_| true);
     let (Some(posix), Some(linux)) = (of("posix-aio"), of("linux-aio")) else { return said.decided(None, None) };
     let agrees = match (posix.interval, linux.interval) {
         (Some((_, most)), Some((least, _))) if most < least => Some(true),
@@ -357,6 +360,7 @@ fn readahead_helps_posix_most(trees: &[Tree], said: &Said) -> Claim {
 mod tests {
     use super::*;
     use crate::report::sections::test_support::{case, results, section, timed};
+    use crate::view::Kind;
 
     fn measured(set: &[(u64, u64, &str, &str, f64)]) -> View {
         let mut section = section("async-tree");
@@ -429,21 +433,37 @@ mod tests {
     }
 
     #[test]
+    fn the_first_sentence_says_which_copiers_beat_cp() {
+        let set = [("cp", 2.0), ("posix-aio", 3.0), ("linux-aio", 1.0), ("io-uring", 2.0)];
+        let view = measured(&set.map(|(engine, seconds)| (100, 32, engine, "plain", seconds)));
+        assert_eq!(
+            view.summary[0],
+            "Over all trees, times as long as cp (geometric means): posix-aio 1.50 (1.50 to 1.50), slower; \
+             linux-aio 0.50 (0.50 to 0.50), faster; io-uring 1.00 (1.00 to 1.00), no significant difference."
+        );
+    }
+
+    #[test]
     fn what_was_not_measured_is_not_judged() {
         assert_eq!(verdicts(&measured(&[])), [None; 12]);
     }
 
     #[test]
-    fn a_field_holds_the_ratio_to_cp() {
+    fn a_field_holds_the_throughput_beside_that_of_cp() {
         let view =
             measured(&[(100, 32, "cp", "plain", 2.0), (100, 32, "auto", "plain", 1.0), (500, 64, "cp", "plain", 2.0)]);
-        let Kind::Heat { grid: Grid { rows, columns, values, .. }, .. } = &view.charts[0].kind else {
+        let Some(Kind::Heat { grid: Grid { unit, rows, columns, values }, against: Some((base, of_cp)) }) =
+            view.charts.last().map(|chart| &chart.kind)
+        else {
             panic!("{:?}", view.charts)
         };
         assert_eq!(
             (rows.1.as_slice(), columns.1.as_slice()),
             (&["100 MB", "500 MB"].map(str::to_owned)[..], &["32", "64"].map(str::to_owned)[..])
         );
-        assert_eq!(values, &[vec![Some(0.5), None], vec![None, None]]);
+        let rate = |seconds: f64| Some(100e6 / seconds / f64::from(1 << 20));
+        assert_eq!((unit.as_str(), base.as_str()), ("MiB/s", "cp"));
+        assert_eq!(values, &[vec![rate(1.0), None], vec![None, None]]);
+        assert_eq!(of_cp[0], [rate(2.0), None]);
     }
 }

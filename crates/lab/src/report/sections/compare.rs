@@ -16,7 +16,7 @@ pub fn view(results: &Results, section: &Section) -> View {
         view.summary.extend(copies::base(&cases).and_then(|base| against(base, &cases)));
     }
     view.summary.push(copies::measured(results, section));
-    view.charts.extend(copies::bars(section));
+    view.charts.extend(copies::bars(&section.groups()));
     copies::fill(&mut view, section);
     view
 }

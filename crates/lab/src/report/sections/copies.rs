@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use haul_measure::stats::{self, Ratio};
-use haul_measure::words;
+use haul_measure::{nfs, words};
 
 use crate::doubts;
 use crate::report::text::{Unit, WRONG, count, doubt};
 use crate::results::{Case, Outcome, Results, Run, Section, Warning};
-use crate::view::{Bar, BarGroup, Cell, Chart, Kind, Mark, Table, View};
+use crate::view::{Bar, BarGroup, Cell, Chart, Mark, Table, View};
 
 /// The one of this name, if it has times.
 pub fn find<'c>(cases: &[&'c Case], competitor: &str) -> Option<&'c Case> {
@@ -24,6 +24,11 @@ pub fn with<'c>(cases: &[&'c Case], parameters: &[(&str, &str)]) -> Option<&'c C
 /// The one that the others of a group are compared with, if it has times.
 pub fn base<'c>(cases: &[&'c Case]) -> Option<&'c Case> {
     cases.iter().copied().find(|case| case.base && case.is_ranked())
+}
+
+/// Those that have times.
+fn ranked<'c>(cases: &[&'c Case]) -> impl Iterator<Item = &'c Case> {
+    cases.iter().copied().filter(|case| case.is_ranked())
 }
 
 /// A figure of a run, in seconds.
@@ -63,7 +68,7 @@ pub fn reported(case: &Case, name: &str) -> Option<f64> {
 /// certain.
 pub fn best<'c>(cases: &[&'c Case], figure: Figure) -> Vec<&'c Case> {
     let time = |case: &Case| median(case, figure).unwrap_or(f64::INFINITY);
-    let mut ranked: Vec<&Case> = cases.iter().copied().filter(|case| case.is_ranked()).collect();
+    let mut ranked: Vec<&Case> = ranked(cases).collect();
     ranked.sort_by(|a, b| time(a).total_cmp(&time(b)));
     let Some(quickest) = ranked.first().copied() else { return Vec::new() };
     let longest = stats::spread(&quickest.figures(figure)).map_or(f64::INFINITY, |spread| spread.max);
@@ -83,15 +88,14 @@ pub fn best<'c>(cases: &[&'c Case], figure: Figure) -> Vec<&'c Case> {
 
 /// The table of a group: times, rates, ratios, doubts.
 fn times(name: &str, cases: &[&Case]) -> Table {
-    let ranked = || cases.iter().filter(|case| case.is_ranked());
-    let unit = Unit::of(ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.returned, run.durable])));
+    let unit = Unit::of(ranked(cases).flat_map(|case| case.runs.iter().flat_map(|run| [run.returned, run.durable])));
     let base = base(cases);
     let quickest = best(cases, RETURNED);
     let soonest = best(cases, |run| run.durable);
     // Where everybody was run as often, one line says it.
-    let mut counts: Vec<usize> = ranked().map(|case| case.runs.len()).collect();
+    let mut counts: Vec<usize> = ranked(cases).map(|case| case.runs.len()).collect();
     counts.dedup();
-    let heads = "tool|>returned, UNIT|>against base|>durable, UNIT|>MB/s|>runs|notes".replace("UNIT", unit.name);
+    let heads = "tool|>returned, UNIT|>ratio to base|>durable, UNIT|>MiB/s|>runs|notes".replace("UNIT", unit.name);
     let row = |case: &&Case| {
         let case: &Case = case;
         if !case.is_ranked() {
@@ -104,7 +108,6 @@ fn times(name: &str, cases: &[&Case]) -> Table {
             true => Mark::Best,
             false => Mark::None,
         };
-        let rate = median(case, RETURNED).filter(|time| *time > 0.0).map(|time| case.bytes as f64 / time / 1e6);
         let ratio = match case.base {
             true => Cell::figure(1.0, "base"),
             false => ratio(Some(case), base, RETURNED).map_or_else(dash, |ratio| Cell::ratio(Some(ratio))),
@@ -114,7 +117,7 @@ fn times(name: &str, cases: &[&Case]) -> Table {
             time(case, &unit, RETURNED).marked(mark(&quickest)),
             ratio,
             time(case, &unit, |run| run.durable).marked(mark(&soonest)),
-            Cell::known(rate, words::short),
+            Cell::known(throughput(case), words::short),
             Cell::count(case.runs.len()),
             notes(case),
         ]
@@ -128,6 +131,11 @@ fn times(name: &str, cases: &[&Case]) -> Table {
         table = table.noted(format!("{} each.", count(one, "run")));
     }
     table
+}
+
+/// MiB/s until the copier has returned.
+pub fn throughput(case: &Case) -> Option<f64> {
+    median(case, RETURNED).filter(|time| *time > 0.0).map(|time| case.bytes as f64 / time / f64::from(1 << 20))
 }
 
 /// The column of how many runs there are.
@@ -186,7 +194,7 @@ fn costs(section: &Section) -> Option<Table> {
     let ranked = || groups.iter().flat_map(|(_, cases)| cases).filter(|case| case.is_ranked());
     let times = ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.user, run.system]));
     let unit = Unit::of(times.filter(|time| *time > 0.005));
-    let heads = "group|tool|>user, UNIT|>kernel, UNIT|>CPU %|>peak memory|>page faults|>of them reading|>device read\
+    let heads = "group|tool|>user, UNIT|>sys, UNIT|>CPU %|>max RSS|>page faults|>major faults|>device read\
                  |>device written";
     let rows = ranked().map(|case| cost(case, &unit));
     let mut table = Table::new("What the copies cost", &heads.replace("UNIT", unit.name), rows)
@@ -218,45 +226,61 @@ fn cost(case: &Case, unit: &Unit) -> Vec<Cell> {
     ]
 }
 
+/// What the server was asked for, where the copies were on NFS.
+fn remote(section: &Section) -> Option<Table> {
+    let row = |case: &Case| {
+        let figures = nfs::COUNTERS.map(|name| {
+            let bytes = ["sent", "received"].contains(&name);
+            let words = |value: f64| if bytes { words::bytes(value as u64) } else { format!("{value:.0}") };
+            Cell::known(reported(case, &format!("nfs.{name}")), words)
+        });
+        [Cell::text(&case.group), Cell::text(&case.competitor)].into_iter().chain(figures).collect()
+    };
+    let counted = section.cases.iter().filter(|case| case.is_ranked() && reported(case, "nfs.sent").is_some());
+    let heads = format!("group|tool|>{}", nfs::COUNTERS.join("|>"));
+    let note = "Medians of one copy: operations, and bytes of all requests and answers, until the copy was durable.";
+    Table::new("What the NFS server was asked for", &heads, counted.map(row)).noted(note).if_any()
+}
+
 /// CPU time as a percentage of the time that a copy takes.
 pub fn cpu(case: &Case) -> Option<f64> {
     median_of_some(case, |run| (run.returned > 0.0).then(|| PROCESSOR(run) / run.returned * 100.0))
 }
 
-/// Bars of all groups, or `None` if nothing has times.
-pub fn bars(section: &Section) -> Option<Chart> {
-    let ranked = section.cases.iter().filter(|case| case.is_ranked());
-    let unit = Unit::of(ranked.filter_map(|case| median(case, RETURNED)));
-    let bar = |case: &&Case| {
-        let spread = stats::spread(&case.figures(RETURNED)).filter(|_| case.is_ranked())?;
-        let range = (unit.scaled(spread.min), unit.scaled(spread.max));
-        Some(Bar { name: case.competitor.clone(), value: unit.scaled(spread.median), range, base: case.base })
+/// Times and throughput of these groups, or `None` if nothing has times.
+pub fn bars(groups: &[(&str, Vec<&Case>)]) -> Option<Chart> {
+    let all = groups.iter().flat_map(|(_, cases)| ranked(cases));
+    let unit = Unit::of(all.filter_map(|case| median(case, RETURNED)));
+    let bar = |case: &Case| Bar {
+        name: case.competitor.clone(),
+        lengths: median(case, RETURNED).map(|time| unit.scaled(time)).into_iter().collect(),
+        runs: case.figures(|run| unit.scaled(run.returned)),
+        rate: throughput(case).map(|rate| format!("{} MiB/s", words::short(rate))).unwrap_or_default(),
+        base: case.base,
     };
-    let group = |(name, cases): (&str, Vec<&Case>)| BarGroup {
-        name: name.to_owned(),
-        bars: cases.iter().filter_map(bar).collect(),
+    let group = |(name, cases): &(&str, Vec<&Case>)| BarGroup {
+        name: (*name).to_owned(),
+        bars: ranked(cases).map(bar).collect(),
     };
-    let groups: Vec<BarGroup> =
-        section.groups().into_iter().map(group).filter(|group| !group.bars.is_empty()).collect();
-    let kind = Kind::Bars { unit: unit.name.to_owned(), groups: groups.clone() };
-    (!groups.is_empty()).then(|| Chart::new("Time until the copier returned", kind))
+    let axis = ["time until return", unit.name];
+    Chart::bars("Time until the copier returned, and throughput", axis, Vec::new(), groups.iter().map(group).collect())
 }
 
 /// Seconds by name, split into parts: a chart in the unit that suits them, without the parts that are nothing everywhere.
-pub fn parts(title: String, parts: &[&str], rows: Vec<(String, Vec<f64>)>) -> Option<Chart> {
+pub fn parts(title: String, axis: &str, parts: &[&str], rows: Vec<(String, Vec<f64>)>) -> Option<Chart> {
     let sums = rows.iter().map(|(_, amounts)| amounts.iter().sum::<f64>());
     let unit = Unit::of(sums.clone());
     let most = sums.fold(0.0, f64::max);
     let counts =
         |part: usize| rows.iter().any(|(_, amounts)| amounts.get(part).is_some_and(|time| *time > most / 1000.0));
     let kept: Vec<usize> = (0..parts.len()).filter(|part| counts(*part)).collect();
-    let row = |(name, amounts): &(String, Vec<f64>)| {
-        let amounts = kept.iter().map(|part| unit.scaled(amounts.get(*part).copied().unwrap_or_default()));
-        (name.clone(), amounts.collect())
+    let bar = |(name, amounts): &(String, Vec<f64>)| {
+        let lengths = kept.iter().map(|part| unit.scaled(amounts.get(*part).copied().unwrap_or_default()));
+        Bar { name: name.clone(), lengths: lengths.collect(), ..Bar::default() }
     };
     let parts = kept.iter().filter_map(|part| parts.get(*part)).map(|part| (*part).to_owned()).collect();
-    let kind = Kind::Parts { unit: unit.name.to_owned(), parts, rows: rows.iter().map(row).collect() };
-    (!kept.is_empty()).then(|| Chart::new(title, kind))
+    let bars = rows.iter().filter(|_| !kept.is_empty()).map(bar).collect();
+    Chart::bars(title, [axis, unit.name], parts, vec![BarGroup { name: String::new(), bars }])
 }
 
 /// What was measured, where, in a sentence or two.
@@ -316,6 +340,7 @@ fn not_measured(section: &Section) -> Vec<String> {
 pub fn fill(view: &mut View, section: &Section) {
     view.tables.extend(section.groups().into_iter().map(|(name, cases)| times(name, &cases)));
     view.tables.extend(costs(section));
+    view.tables.extend(remote(section));
     view.warnings.extend(warnings(section));
     view.not_measured.extend(not_measured(section));
 }
@@ -338,6 +363,7 @@ pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
 mod tests {
     use super::super::test_support::{case, section, timed};
     use super::*;
+    use crate::view::Kind;
 
     fn with(cases: &[(&str, &[f64])]) -> Section {
         let mut section = section("compare");
@@ -365,7 +391,7 @@ mod tests {
         assert!(table.rows[0].iter().all(|cell| cell.value.is_none() && cell.mark != Mark::Best));
         assert_eq!(costs(&section).unwrap().rows.len(), 1);
         assert!(warnings(&section)[0].starts_with("WRONG COPY: liar"));
-        assert!(bars(&section).is_some_and(|chart| !format!("{chart:?}").contains("liar")));
+        assert!(bars(&section.groups()).is_some_and(|chart| !format!("{chart:?}").contains("liar")));
     }
 
     #[test]
@@ -397,16 +423,40 @@ mod tests {
         assert_eq!(table.columns[1].name, "returned, ms");
         assert!(table.rows[0][1].value.is_some_and(|value| (value - 500.0).abs() < 1e-9), "{:?}", table.rows[0][1]);
         let costs = costs(&section).unwrap();
-        assert_eq!((costs.columns[2].name.as_str(), costs.rows[0][2].value), ("kernel, ms", Some(250.0)));
+        assert_eq!((costs.columns[2].name.as_str(), costs.rows[0][2].value), ("sys, ms", Some(250.0)));
+    }
+
+    #[test]
+    fn copies_on_nfs_show_operations_and_bytes() {
+        let mut section = with(&[("range", &timed(0.5)), ("local", &timed(0.5))]);
+        for run in &mut section.cases[0].runs {
+            let all = nfs::COUNTERS.into_iter().zip([2.0, 0.0, 0.0, 4.0, 11.0, 2048.0, 1024.0]);
+            run.reported.extend(all.map(|(name, value)| (format!("nfs.{name}"), value)));
+        }
+        let table = remote(&section).unwrap();
+        let row: Vec<&str> = table.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+        assert_eq!(row, ["g", "range", "2", "0", "0", "4", "11", "2 KiB", "1 KiB"]);
+        assert_eq!((table.rows.len(), table.rows[0][7].value), (1, Some(2048.0)));
+        assert!(remote(&with(&[("local", &timed(0.5))])).is_none());
+    }
+
+    #[test]
+    fn bars_are_sorted_by_the_time_that_they_show_with_throughput_and_single_runs() {
+        let section = with(&[("slow", &[2.0, 2.5, 1.5]), ("quick", &timed(0.5)), ("mean", &timed(1.0))]);
+        let Kind::Bars { groups, .. } = bars(&section.groups()).unwrap().kind else { panic!() };
+        let shown: Vec<(&str, f64, &str)> =
+            groups[0].bars.iter().map(|bar| (bar.name.as_str(), bar.length(), bar.rate.as_str())).collect();
+        assert_eq!(shown, [("quick", 0.5, "1.91 MiB/s"), ("mean", 1.0, "0.95 MiB/s"), ("slow", 2.0, "0.48 MiB/s")]);
+        assert_eq!(groups[0].bars[2].runs, [2.0, 2.5, 1.5]);
     }
 
     #[test]
     fn parts_that_are_nothing_everywhere_are_skipped() {
         let rows = vec![("a".to_owned(), vec![0.01, 0.0, 0.002]), ("b".to_owned(), vec![0.0, 0.0, 0.004])];
-        let Kind::Parts { unit, parts, rows } = parts("t".to_owned(), &["x", "y", "z"], rows).unwrap().kind else {
-            panic!()
-        };
+        let chart = parts("t".to_owned(), "CPU time", &["x", "y", "z"], rows).unwrap();
+        let Kind::Bars { unit, parts, groups, .. } = chart.kind else { panic!() };
         assert_eq!((unit.as_str(), parts.as_slice()), ("ms", &["x".to_owned(), "z".to_owned()][..]));
-        assert_eq!(rows[0].1, [10.0, 2.0]);
+        let lengths: Vec<&[f64]> = groups[0].bars.iter().map(|bar| bar.lengths.as_slice()).collect();
+        assert_eq!(lengths, [[0.0, 4.0], [10.0, 2.0]]);
     }
 }

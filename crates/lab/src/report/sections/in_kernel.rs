@@ -6,9 +6,9 @@ use haul_measure::words;
 use super::claims::{Source, beside};
 use super::copies::{self, Figure, PROCESSOR, RETURNED, SYSTEM};
 use super::heading::begun;
-use crate::report::text::times_as;
+use crate::report::text::{times_as, verdict};
 use crate::results::{Case, Results, Section};
-use crate::view::{Cell, Table, View};
+use crate::view::{Cell, Chart, Table, View};
 
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
@@ -21,7 +21,8 @@ pub fn view(results: &Results, section: &Section) -> View {
     view.summary.push(below(results, section));
     view.summary.extend(not_copied(section));
     view.summary.push(copies::measured(results, section));
-    view.charts.extend(copies::bars(section));
+    view.charts.extend(copies::bars(&section.groups()));
+    view.charts.extend(samples(section));
     copies::fill(&mut view, section);
     let published = Source::of("in-kernel");
     let claims = published.judged([time, kernel, kernel]);
@@ -41,13 +42,9 @@ fn answer(time: Option<Ratio>, processor: Option<Ratio>) -> String {
     let (Some(time), Some(processor)) = (time, processor) else {
         return "copy_file_range and read and write were not both measured, so they cannot be compared.".to_owned();
     };
-    let verdict = match time.side(1.0) {
-        Some(std::cmp::Ordering::Less) => "is quicker than read and write",
-        Some(_) => "is slower than read and write",
-        None => "shows no significant difference to read and write",
-    };
+    let verdict = verdict(&time);
     let (time, processor) = (times_as(&time, "as long"), times_as(&processor, "as much CPU time"));
-    format!("copy_file_range {verdict}: over all sizes it takes {time}, and {processor}.")
+    format!("copy_file_range {verdict} read and write: over all sizes it takes {time}, and {processor}.")
 }
 
 /// What a reviewer of 2015 asked.
@@ -73,6 +70,17 @@ fn not_copied(section: &Section) -> Option<String> {
     ))
 }
 
+/// What the kernel did for each.
+fn samples(section: &Section) -> Option<Chart> {
+    let grid = section.grid("samples")?;
+    let row =
+        |(tool, seconds): (&String, &Vec<Option<f64>>)| (tool.clone(), seconds.iter().flatten().copied().collect());
+    let rows = grid.rows.1.iter().zip(&grid.values).map(row).collect();
+    let parts: Vec<&str> = grid.columns.1.iter().map(String::as_str).collect();
+    let title = "Where the kernel spends the time, by samples of perf of one more copy of the smallest size".to_owned();
+    copies::parts(title, "CPU time in the kernel", &parts, rows)
+}
+
 fn table(section: &Section, published: &Source) -> Table {
     let groups = section.groups();
     let row = |(number, (name, theirs)): (usize, &(String, Vec<Option<f64>>))| {
@@ -93,6 +101,8 @@ fn table(section: &Section, published: &Source) -> Table {
 mod tests {
     use super::*;
     use crate::report::sections::test_support::{case, results, section, timed};
+    use crate::results::{Body, Detail, Grid};
+    use crate::view::Kind;
 
     fn measured(read_write: &[f64], range: &[f64]) -> View {
         let mut section = section("in-kernel");
@@ -129,6 +139,21 @@ mod tests {
         assert_eq!(open(&[1.0, 1.01, 0.99], &[1.02, 1.01, 1.0]), 1);
         assert_eq!(open(&[1.0, 1.01, 0.99], &[0.4]), 3, "one run has no interval");
         assert_eq!(open(&[1.0, 1.01, 0.99], &[]), 0);
+    }
+
+    #[test]
+    fn what_the_kernel_did_is_shown_part_by_part() {
+        let mut section = section("in-kernel");
+        assert!(samples(&section).is_none());
+        let columns = ("part".to_owned(), ["copying memory", "journal", "other"].map(str::to_owned).to_vec());
+        let values = vec![vec![Some(0.3), Some(0.0), Some(0.01)], vec![Some(0.15), Some(0.0), Some(0.02)]];
+        let rows = ("tool".to_owned(), vec!["read-write".to_owned(), "copy-range".to_owned()]);
+        let grid = Grid { unit: "s".to_owned(), rows, columns, values };
+        section.details.push(Detail::new("samples", Body::Grid(grid)));
+        let Kind::Bars { unit, parts, groups, .. } = samples(&section).unwrap().kind else { panic!() };
+        assert_eq!((unit.as_str(), parts), ("ms", vec!["copying memory".to_owned(), "other".to_owned()]));
+        let bars: Vec<_> = groups[0].bars.iter().map(|bar| (bar.name.as_str(), &bar.lengths[..])).collect();
+        assert_eq!(bars, [("copy-range", &[150.0, 20.0][..]), ("read-write", &[300.0, 10.0])]);
     }
 
     #[test]

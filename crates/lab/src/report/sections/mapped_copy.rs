@@ -15,6 +15,9 @@ const BUFFER: &str = "8388608";
 const SAME_FAULTS: f64 = 1.1;
 /// The copy goes past the page cache, and what is read of the source comes from it.
 const OUTPUT: &str = "direct output";
+// The source is mapped with MAP_PRIVATE; or another process reads it meanwhile.
+const PRIVATE: &str = "private mapping";
+const BESIDE: &str = "beside a reader";
 /// What counts as the large file of the published copies.
 const LARGE: u64 = 4_000_000_000;
 const MIB: f64 = (1 << 20) as f64;
@@ -23,11 +26,12 @@ pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
         "Is a copy from a mapping of the source slower than one through a buffer of the same size, through the page cache \
-         and past it? And why does a mapped copy need more kernel time through the cache?",
+         and past it? Why does a mapped copy need more kernel time through the cache? And does a shared mapping serve others who \
+         read the file?",
     );
     let groups = section.groups();
     for (name, cases) in &groups {
-        view.summary.extend(against_buffers(name, cases));
+        view.summary.extend(against(name, cases, ("mapped", "buffered"), ("read-write", "buffered")));
     }
     if view.summary.is_empty() {
         view.summary.push("The mapped copy and the one with buffers were not both measured.".to_owned());
@@ -35,13 +39,16 @@ pub fn view(results: &Results, section: &Section) -> View {
     let chosen = chosen(&groups);
     if let Some((name, cases)) = chosen {
         view.summary.extend(open_question(name, cases));
+        let changes = [("mapped", PRIVATE), ("mapped", BESIDE), ("read-write", BESIDE)];
+        view.summary.extend(changes.iter().filter_map(|one| against(name, cases, *one, (one.0, "buffered"))));
     }
     view.summary.push(copies::measured(results, section));
-    view.charts.extend(copies::bars(section));
+    view.charts.extend(copies::bars(&groups));
     view.charts.extend(processor_time(&groups));
     copies::fill(&mut view, section);
     if let Some((name, cases)) = chosen {
         view.tables.extend(counts(name, cases));
+        view.picture = copies::bars(&[(*name, picked(cases, &WAYS[..4]))]);
     }
     view.published = Some(published(chosen.map(|(_, cases)| cases.as_slice()).unwrap_or_default()));
     view
@@ -66,18 +73,32 @@ fn pick<'c>(cases: &[&'c Case], engine: &str, io: &str) -> Option<&'c Case> {
     })
 }
 
-fn against_buffers(name: &str, cases: &[&Case]) -> Option<String> {
-    let (mapped, buffered) = (pick(cases, "mapped", "buffered")?, pick(cases, "read-write", "buffered")?);
-    let ratio = copies::ratio(Some(mapped), Some(buffered), RETURNED)?;
-    let verdict = match ratio.side(1.0) {
-        Some(std::cmp::Ordering::Less) => "is quicker than",
-        Some(_) => "is slower than",
-        None => "shows no significant difference to",
-    };
+/// A copy by its engine and how its bytes go.
+type Way = (&'static str, &'static str);
+
+/// What the questions are about; the first of them through the page cache and past it, with the mapping and with buffers.
+const WAYS: [Way; 7] = [
+    ("mapped", "buffered"),
+    ("mapped", OUTPUT),
+    ("read-write", "buffered"),
+    ("read-write", OUTPUT),
+    ("mapped", PRIVATE),
+    ("mapped", BESIDE),
+    ("read-write", BESIDE),
+];
+
+fn picked<'c>(cases: &[&'c Case], ways: &[Way]) -> Vec<&'c Case> {
+    ways.iter().filter_map(|(engine, io)| pick(cases, engine, io)).collect()
+}
+
+fn against(name: &str, cases: &[&Case], of: Way, base: Way) -> Option<String> {
+    let (of, base) = (pick(cases, of.0, of.1)?, pick(cases, base.0, base.1)?);
+    let ratio = copies::ratio(Some(of), Some(base), RETURNED)?;
     Some(format!(
-        "{name}: {} {verdict} {}; it takes {}.",
-        mapped.competitor,
-        buffered.competitor,
+        "{name}: {} {} {}; it takes {}.",
+        of.competitor,
+        text::verdict(&ratio),
+        base.competitor,
         text::times_as(&ratio, "as long")
     ))
 }
@@ -89,7 +110,7 @@ fn faults(run: &Run) -> f64 {
 /// What the counts say of the question that the author left open.
 fn open_question(name: &str, cases: &[&Case]) -> Option<String> {
     let (through, past) = (pick(cases, "mapped", "buffered")?, pick(cases, "mapped", OUTPUT)?);
-    let ratio = copies::ratio(Some(through), Some(past), SYSTEM)?;
+    let ratio = copies::ratio(Some(through), Some(past), SYSTEM).filter(|ratio| ratio.interval.is_some())?;
     let (here, there) = (copies::median(through, faults)?, copies::median(past, faults)?);
     let found = text::times_as(&ratio, "as much");
     let begun = format!("The question left open ({name}):");
@@ -151,13 +172,12 @@ fn processor_time(groups: &[(&str, Vec<&Case>)]) -> Option<Chart> {
         Some((case.competitor.clone(), amounts))
     };
     let rows: Vec<(String, Vec<f64>)> = cases.iter().filter_map(row).collect();
-    copies::parts(format!("CPU time, {name}"), &["in the program", "in the kernel"], rows)
+    copies::parts(format!("CPU time, {name}"), "CPU time", &["user", "sys"], rows)
 }
 
 /// Kernel time with the counts that may explain it.
 fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
-    let ways = [("mapped", "buffered"), ("mapped", OUTPUT), ("read-write", "buffered"), ("read-write", OUTPUT)];
-    let found: Vec<&Case> = ways.into_iter().filter_map(|(engine, io)| pick(cases, engine, io)).collect();
+    let found = picked(cases, &WAYS);
     if found.len() < 2 {
         return None;
     }
@@ -176,10 +196,10 @@ fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
         ]
     };
     let heads = format!(
-        "tool|>kernel, {}|>kernel, us per MiB|>faults per MiB|>of them reading|>device written, MiB per MiB",
+        "tool|>sys, {}|>sys, us per MiB|>page faults per MiB|>major faults per MiB|>device written, MiB per MiB",
         unit.name
     );
-    let table = Table::new(format!("Kernel time and what goes with it, {name}"), &heads, found.iter().map(row));
+    let table = Table::new(format!("System time and what goes with it, {name}"), &heads, found.iter().map(row));
     Some(table.noted(
         "A page of 4 KiB is a fault at most; the kernel maps pages around each fault, so there are fewer. With direct \
          output the pages of the mapping go to the device as they are.",
@@ -247,6 +267,25 @@ mod tests {
         assert_eq!(verdicts(&measured(&same)), [None, Some(true), None, None]);
         // What was published of 8 GB is judged by a file of that size alone.
         assert_eq!(verdicts(&measured_of(8 << 30, &both)), [Some(true), None, Some(false), None]);
+    }
+
+    #[test]
+    fn a_private_mapping_and_a_reader_are_compared_with_the_copy_that_lacks_them_alone() {
+        let set = [
+            ("mapped", "private mapping", 1.0, 9),
+            ("mapped", "beside a reader", 2.0, 9),
+            ("read-write", "beside a reader", 3.0, 9),
+            ("mapped", "buffered", 1.0, 9),
+            ("read-write", "buffered", 2.0, 9),
+        ];
+        let summary = measured(&set).summary.join("\n");
+        for said in [
+            "mapped 8 MiB, private mapping shows no significant difference to mapped 8 MiB, buffered; it takes 1.00",
+            "mapped 8 MiB, beside a reader is slower than mapped 8 MiB, buffered; it takes 2.00",
+            "read-write 8 MiB, beside a reader is slower than read-write 8 MiB, buffered; it takes 1.50",
+        ] {
+            assert!(summary.contains(said), "{summary}");
+        }
     }
 
     #[test]

@@ -53,9 +53,6 @@ pub struct FastCommits {
 }
 
 /// Reads the fast commits that belong to the transaction `expected`, which is the one after the last of the log.
-///
-/// # Errors
-/// If anything is not as the kernel writes it, up to the place where it ends.
 pub(super) fn read(
     journal: &Journal,
     blocks: &Blocks<'_>,

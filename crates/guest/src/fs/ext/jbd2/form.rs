@@ -20,17 +20,14 @@ pub(super) mod incompat {
 /// What is guarded by checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sums {
-    /// Nothing.
     None,
     /// Each transaction as a whole.
     Transactions,
     /// Everything, with half of the checksum for the copies.
     V2,
-    /// Everything.
     V3,
 }
 
-/// How the journal is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     /// Bytes of a block.

@@ -67,9 +67,6 @@ struct Walk<'a> {
 }
 
 /// Reads the log from its start to the last commit.
-///
-/// # Errors
-/// If a checksum is wrong, or something is not as the kernel writes it.
 pub(super) fn read(journal: &Journal, blocks: &Blocks<'_>, layout: &Layout) -> Result<Log, Refusal> {
     let Some(start) = journal.start else {
         return Ok(Log { end: journal.sequence, ..Log::default() });

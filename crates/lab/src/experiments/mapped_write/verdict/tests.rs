@@ -36,8 +36,8 @@ fn facts(rule: Rule) -> Facts {
 #[test]
 fn quick_stores_and_a_quick_msync_are_no_stalls() {
     let (stall, under, msync) = (stall(&[]), under(1e-5, 5e-3, &[]), msync(1.1e-3, 1e-3));
-    let evidence = Evidence { stall: Some(&stall), under: Some(&under), msync: Some(&msync), ..Evidence::default() };
-    let verdict = judge(evidence);
+    let evidence = Measured { stall: Some(stall), under: Some(under), msync: Some(msync), ..Measured::default() };
+    let verdict = judge(&evidence);
     assert_eq!(verdict.name, "no-stalls");
     assert!(verdict.sentences.iter().any(|sentence| sentence.contains("they do not wait for it")), "{verdict:?}");
 }
@@ -45,14 +45,14 @@ fn quick_stores_and_a_quick_msync_are_no_stalls() {
 #[test]
 fn in_memory_nothing_stalls_whatever_was_measured() {
     let (facts, stall) = (facts(Rule::NoDevice), stall(&[(Wait::Memory, &[3.0, 4.0])]));
-    assert_eq!(judge(Evidence { facts: Some(&facts), stall: Some(&stall), ..Evidence::default() }).name, "no-device");
+    assert_eq!(judge(&Measured { facts, stall: Some(stall), ..Measured::default() }).name, "no-device");
 }
 
 #[test]
 fn without_figures_nothing_is_said() {
     let (facts, stall, msync) = (facts(Rule::Device), stall::Measured::default(), msync::Measured::default());
-    let evidence = Evidence { facts: Some(&facts), stall: Some(&stall), msync: Some(&msync), ..Evidence::default() };
-    assert_eq!((judge(evidence).name, judge(Evidence::default()).name), ("not-measured", "not-measured"));
+    let evidence = Measured { facts, stall: Some(stall), msync: Some(msync), ..Measured::default() };
+    assert_eq!((judge(&evidence).name, judge(&Measured::default()).name), ("not-measured", "not-measured"));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn the_published_bad_kernel_stalls_and_the_good_one_does_not() {
     let (good, bad) = ([1.7e-3, 1.8e-3, 1.9e-3, 3.1e-3, 8.3e-3], [1.42, 1.43, 1.61, 1.73, 2.19]);
     for (worst, expected) in [(good, "no-stalls"), (bad, "waits-for-stable-pages")] {
         let stall = stall(&[(Wait::StablePage, &worst)]);
-        assert_eq!(judge(Evidence { stall: Some(&stall), ..Evidence::default() }).name, expected);
+        assert_eq!(judge(&Measured { stall: Some(stall), ..Measured::default() }).name, expected);
     }
 }
 
@@ -78,7 +78,7 @@ fn the_reason_that_took_most_time_names_the_stalls() {
             BTreeMap::from([(Wait::Memory, &[0.02; 3][..]), (Wait::OnProcessor, &[9.0; 9])]);
         waits.insert(wait, &[0.1, 0.3]);
         let stall = stall(&waits.into_iter().collect::<Vec<_>>());
-        assert_eq!(judge(Evidence { stall: Some(&stall), ..Evidence::default() }).name, expected);
+        assert_eq!(judge(&Measured { stall: Some(stall), ..Measured::default() }).name, expected);
     }
 }
 
@@ -86,13 +86,13 @@ fn the_reason_that_took_most_time_names_the_stalls() {
 fn one_long_fill_may_be_chance_and_a_busy_processor_is_no_stall() {
     let stall =
         stall(&[(Wait::Filesystem, &[0.05]), (Wait::OnProcessor, &[0.4; 50]), (Wait::NotOnProcessor, &[0.4; 50])]);
-    assert_eq!(judge(Evidence { stall: Some(&stall), ..Evidence::default() }).name, "no-stalls");
+    assert_eq!(judge(&Measured { stall: Some(stall), ..Measured::default() }).name, "no-stalls");
 }
 
 #[test]
 fn one_very_long_fill_is_enough() {
     let stall = stall(&[(Wait::Filesystem, &[4.7])]);
-    assert_eq!(judge(Evidence { stall: Some(&stall), ..Evidence::default() }).name, "waits-for-filesystem");
+    assert_eq!(judge(&Measured { stall: Some(stall), ..Measured::default() }).name, "waits-for-filesystem");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn on_a_busy_machine_waits_for_others_count_only_if_they_are_longer() {
         (Wait::StablePage, 0.04, "waits-for-stable-pages"),
     ] {
         let stall = stall(&[(wait, &[seconds; 7]), (Wait::NotOnProcessor, &[0.2; 700])]);
-        let verdict = judge(Evidence { stall: Some(&stall), ..Evidence::default() });
+        let verdict = judge(&Measured { stall: Some(stall), ..Measured::default() });
         assert_eq!(verdict.name, expected, "{wait:?}");
         assert!(verdict.sentences.iter().any(|sentence| sentence.starts_with("The machine is busy")), "{verdict:?}");
     }
@@ -113,7 +113,7 @@ fn on_a_busy_machine_waits_for_others_count_only_if_they_are_longer() {
 fn stores_that_wait_for_the_write_back_are_proof_by_themselves() {
     let named = |under: under::Measured, waits: &[(Wait, &[f64])]| {
         let stall = stall(waits);
-        judge(Evidence { under: Some(&under), stall: Some(&stall), ..Evidence::default() }).name
+        judge(&Measured { under: Some(under), stall: Some(stall), ..Measured::default() }).name
     };
     let throttled: &[(Wait, &[f64])] = &[(Wait::Throttled, &[0.2, 0.3])];
     assert_eq!(named(under(0.05, 0.01, &[Wait::StablePage]), throttled), "waits-for-stable-pages");
@@ -137,7 +137,7 @@ fn a_slow_msync_is_told_from_a_slow_device() {
         (2e-3, 1e-3, "no-stalls"),
     ] {
         let msync = msync(mapped, written);
-        assert_eq!(judge(Evidence { msync: Some(&msync), ..Evidence::default() }).name, expected, "{mapped} {written}");
+        assert_eq!(judge(&Measured { msync: Some(msync), ..Measured::default() }).name, expected, "{mapped} {written}");
     }
 }
 
@@ -164,8 +164,8 @@ fn a_device_that_demands_stable_pages_without_stalls_is_explained() {
     let says = |stable_pages| {
         let facts = Facts { stable_pages, ..facts(Rule::Device) };
         let evidence =
-            Evidence { facts: Some(&facts), under: Some(&under), msync: Some(&msync), ..Evidence::default() };
-        judge(evidence).sentences.iter().any(|sentence| sentence.starts_with("Stable pages alone are no stall"))
+            Measured { facts, under: Some(under.clone()), msync: Some(msync.clone()), ..Measured::default() };
+        judge(&evidence).sentences.iter().any(|sentence| sentence.starts_with("Stable pages alone are no stall"))
     };
     assert!(says(Some(true)) && !says(Some(false)) && !says(None));
 }

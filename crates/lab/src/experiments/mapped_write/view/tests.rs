@@ -47,26 +47,37 @@ fn measured(seconds: f64) -> Measured {
 
 fn viewed(measured: &Measured) -> View {
     let results = Results::new(Vec::new(), 0, Environment::default());
-    view(&results, &Section { details: measured.details(), ..Section::new("mapped-write", "here") })
+    view(&results, &Section { details: super::super::details(measured), ..Section::new("mapped-write", "here") })
 }
 
 #[test]
 fn everything_that_was_measured_is_shown() {
     let view = viewed(&measured(2.0));
-    assert!(view.summary[0].ends_with("(throttled-writers)"), "{:?}", view.summary);
+    let said = "more is changed than the device can take; a fill of a step took 2 s (p50), 2 s (p99) and 2 s (p99.9).";
+    assert!(view.summary[0].ends_with(said), "{:?}", view.summary);
     assert_eq!(view.not_measured, ["grid: files of 1 GiB: more than half of the space"]);
     let titles: Vec<&str> = view.tables.iter().map(|table| table.title.as_str()).collect();
-    for title in ["Times", "Why fills took longer than the threshold", "Mapped, KiB/s", "While files grew"] {
+    for title in ["Latencies", "Why fills took longer than the threshold", "Mapped, MiB/s", "While files grew"] {
         assert!(titles.contains(&title), "{titles:?}");
     }
     assert!(view.tables.iter().all(|table| table.rows.iter().all(|row| row.len() == table.columns.len())));
     let heats = view.charts.iter().filter(|chart| matches!(chart.kind, Kind::Heat { .. })).count();
-    assert_eq!((heats, view.charts.len()), (8, 11));
-    let ratio = view.charts.iter().find_map(|chart| match &chart.kind {
-        Kind::Heat { grid, level: Some(level) } => Some((grid.values.clone(), *level, grid.rows.1.clone())),
+    assert_eq!((heats, view.charts.len()), (4, 7));
+}
+
+#[test]
+fn heat_maps_are_in_mebibytes_a_second_against_write() {
+    let view = viewed(&measured(2.0));
+    let heats = view.charts.iter().filter_map(|chart| match &chart.kind {
+        Kind::Heat { grid, against } => Some((grid, against.as_ref().unwrap())),
         _ => None,
     });
-    assert_eq!(ratio, Some((vec![vec![Some(0.0005)]], 1.0, vec!["512 KiB".to_owned()])));
+    // 512 KiB in 2000 s through the mapping, in 1 s by write(2).
+    for (grid, (base, written)) in heats {
+        assert_eq!((grid.unit.as_str(), base.as_str()), ("MiB/s", "write(2)"));
+        assert_eq!((&grid.values, written), (&vec![vec![Some(0.5 / 2000.0)]], &vec![vec![Some(0.5)]]));
+        assert_eq!(grid.rows, ("file size".to_owned(), vec!["512 KiB".to_owned()]));
+    }
 }
 
 #[test]
@@ -79,6 +90,24 @@ fn the_side_of_the_published_figures_is_told() {
     // No latency of plain writes was measured, so msync is not compared.
     assert_eq!(agrees(2.0), [None, Some(false), Some(false), Some(false)]);
     assert_eq!(agrees(1e-3), [None, Some(true), Some(true), Some(true)]);
+}
+
+#[test]
+fn every_published_figure_has_ours_beside_it() {
+    let mut measured = measured(2.0);
+    let cpu = [("mapped user", 0.5), ("mapped sys", 0.25), ("written user", 0.02), ("written sys", 0.01)];
+    measured.msync.as_mut().unwrap().cpu = cpu.map(|(name, time)| (name.to_owned(), vec![time; 2])).into();
+    let table = viewed(&measured).published.unwrap().table;
+    let row = |name: &str| {
+        let row = table.rows.iter().find(|row| row[0].text == name).unwrap_or_else(|| panic!("no {name}"));
+        row[1..].iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(row("100 rounds of msync, real"), ["5.33 s", "-", "110 s", "200 s", "100 ms"]);
+    assert_eq!(row("100 rounds of msync, sys, elsewhere"), ["344 ms", "-", "744 ms", "25 s", "1 s"]);
+    assert_eq!(row("write, KiB/s"), ["402", "380", "285", "0", "512"]);
+    assert_eq!(row("write, KiB/s, elsewhere"), ["2176", "-", "177", "0", "512"]);
+    assert_eq!(row("stride read, KiB/s"), ["3102214", "3083779", "1560822", "0", "512"]);
+    assert_eq!(row("fill of a step, longest"), ["8.26 ms", "-", "2.19 s", "2 s", ""]);
 }
 
 #[test]

@@ -1,0 +1,432 @@
+//! What a copy would do about one entry, found out without changing anything: the source and the destination are looked at as a
+//! copy looks at them, and the same function decides.
+//!
+//! What is in a directory that a copy would make needs no look at the destination: nothing is there. Not foreseen is what an
+//! entry changes for one that comes after it, but that the copies of two operands would have one name.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
+use haul_sys::rustix::fs::{Access, AtFlags, accessat};
+
+use crate::context::Worker;
+use crate::decide::{Decision, Existing, copied_as_regular};
+use crate::error::{Error, What};
+use crate::events::{Action, Event, Kept, Planned, Reason};
+use crate::file::special;
+use crate::links::Made;
+use crate::meta::NewEntries;
+use crate::plan::{LinkMode, Overwrite, Update};
+use crate::publish::{Sides, backup};
+use crate::tree::claims::{self, Earlier, Instead};
+use crate::tree::existing::{self, Foreseen};
+use crate::tree::walker::Walker;
+use crate::tree::{enter, entry, same};
+use crate::walk::{Spot, last_component, one_entry, renamed};
+use crate::work::directory::{Directory, Frame};
+use crate::work::entry::{DestState, Level, Subject, Top};
+use crate::work::planned;
+
+/// Says what a copy would do about one entry; of a directory whose contents come next, this gives it to the caller.
+pub(crate) fn visit(
+    walker: &mut Walker<'_>,
+    source: Spot<'_>,
+    dest: Spot<'_>,
+    level: &Level<'_>,
+    top: &mut Top,
+) -> Option<Box<Frame>> {
+    // A file that is not copied need not be opened.
+    let level = Level { is_regular: false, ..*level };
+    let subject = entry::look_at_source(walker, source, dest, &level, top)?;
+    if !entry::is_as_listed(&mut walker.worker, &subject) {
+        return None;
+    }
+    let found = match existing::foresee(walker, &subject) {
+        Ok(found) => found,
+        Err(error) => {
+            walker.worker.report.problem(error);
+            return None;
+        }
+    };
+    if walker.worker.cx.cancelled() || is_left_alone(walker, &subject, found.as_ref()) {
+        return None;
+    }
+    let existing = found.as_ref().map(|found| Box::new(found.existing));
+    if entry::through_just_made_link(walker, &subject, &DestState { existing, ..DestState::default() }) {
+        walker.worker.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
+        return None;
+    }
+    if entry::is_being_filled(&subject) {
+        walker.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+        top.into_itself = true;
+        return None;
+    }
+    let (claimed, met_before) = match claims::earlier_copy(&mut walker.worker, &subject) {
+        Earlier::Unknown => return None,
+        Earlier::Made(earlier) if subject.inode.kind != Kind::Directory => {
+            plan_other_name(&mut walker.worker, &subject, found.as_ref(), &earlier);
+            return None;
+        }
+        Earlier::Made(earlier) => match entry::instead_of_copying(&mut walker.worker, earlier, &subject, top) {
+            Instead::Copy { claimed } => (claimed, true),
+            Instead::Done | Instead::Failed => return None,
+        },
+        Earlier::Claimed => (true, false),
+        Earlier::Nothing => (false, false),
+    };
+    let (frame, made) = match subject.inode.kind {
+        Kind::Directory => (enter_directory(walker, &subject, found.as_ref()), None),
+        _ => (None, plan_file(&mut walker.worker, &subject, found.as_ref())),
+    };
+    if let Some(id) = made {
+        remember(walker, &subject, id);
+        if claimed {
+            claims::complete_claim(&mut walker.worker, &subject, Some(id));
+        }
+    } else if frame.is_none() && (claimed || !met_before && subject.is_operand()) {
+        let forgotten = walker.worker.cx.services.links.forget((&subject.inode).into());
+        claims::table(&mut walker.worker.report, forgotten, source);
+    }
+    frame
+}
+
+fn remember(walker: &mut Walker<'_>, subject: &Subject<'_>, id: FileId) {
+    // In a directory that is only planned, an entry cannot be distinguished from others.
+    if !subject.is_operand() || subject.level.missing {
+        return;
+    }
+    match planned::is_planned(id) {
+        true => walker.operands.remember_planned(subject.dest, id),
+        false => walker.operands.remember(subject.dest, Some(id)),
+    }
+}
+
+/// Reports what no copy would be made of: what stays as it is, or is refused.
+fn is_left_alone(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>) -> bool {
+    let Some(found) = found else { return false };
+    match found.decision {
+        Decision::Keep(why) => keep(walker, subject, found, why),
+        // With --delete there is no dry run.
+        Decision::Refuse(what) | Decision::Delete(what) => {
+            walker.worker.report.problem(existing::refusal(subject, what));
+        }
+        Decision::Ask(_) | Decision::Nothing => {
+            // Who is asked, is asked first.
+            let asks = walker.worker.cx.plan.overwrite == Overwrite::Ask;
+            let action = if asks { Action::Ask } else { Action::Skip };
+            let planned = Planned::new(action, subject.source.path, subject.dest.path);
+            walker.worker.report.tell(&Event::Planned(Planned { reason: Some(Reason::SameFile), ..planned }));
+        }
+        Decision::WriteInto(_) | Decision::Remove | Decision::Replace(_) | Decision::BackUp { .. } => return false,
+    }
+    true
+}
+
+/// What stays may still have to become another name of what stands, or would stand, for another name of the source.
+fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, found: &Foreseen, why: Kept) {
+    let stands = if subject.follow() { found.existing.target.id } else { found.existing.entry.id };
+    let becomes_name = match why {
+        Kept::NotOlder => true,
+        Kept::Same => {
+            remember(walker, subject, stands);
+            walker.worker.cx.plan.preserve.links
+        }
+        // Of an earlier run a dry run knows nothing.
+        Kept::Protected | Kept::Declined | Kept::Finished => false,
+    };
+    if becomes_name && existing::may_be_met_again(subject) {
+        match claims::claim(&mut walker.worker, subject) {
+            Earlier::Unknown => return,
+            Earlier::Made(earlier) if earlier.id != Some(stands) => {
+                return plan_other_name(&mut walker.worker, subject, Some(found), &earlier);
+            }
+            Earlier::Claimed => claims::complete_claim(&mut walker.worker, subject, Some(stands)),
+            Earlier::Made(_) | Earlier::Nothing => {}
+        }
+    }
+    walker.worker.report.stats.skipped += 1;
+    let compared = why == Kept::Same && !planned::is_planned(found.existing.target.id);
+    let action = match compared && same::lacks_attributes(&mut walker.worker, subject, &found.existing) {
+        true => Action::SetAttributes,
+        false => Action::Skip,
+    };
+    let planned = Planned::new(action, subject.source.path, subject.dest.path);
+    walker.worker.report.tell(&Event::Planned(Planned { reason: Some(found.reason), ..planned }));
+}
+
+fn plan_other_name(worker: &mut Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>, earlier: &Made) {
+    let (dest, other_name) = (subject.dest, earlier.path());
+    let cannot = Error::new(What::CannotHardLink, dest.path).and(&other_name);
+    if let Some(error) = no_new_entry(dest, found, cannot) {
+        worker.report.problem(error);
+        return;
+    }
+    let Some(backup) = backup_path(worker, subject, found) else { return };
+    worker.report.stats.hard_links += 1;
+    let link = Planned::new(Action::Link, subject.source.path, dest.path);
+    let reason = found.map(|found| found.reason);
+    worker.report.tell(&Event::Planned(Planned { reason, backup, other_name: Some(Cow::Owned(other_name)), ..link }));
+}
+
+/// Says what would be done about anything but a directory, and which file the copy would be. `None` if it would fail, which is
+/// reported.
+fn plan_file(worker: &mut Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>) -> Option<FileId> {
+    let plan = worker.cx.plan;
+    let kind = subject.inode.kind;
+    let asks = found.is_some() && plan.overwrite == Overwrite::Ask;
+    // Nothing fails for who says no.
+    if let Some(error) = objection(worker, subject, found).filter(|_| !asks) {
+        worker.report.problem(error);
+        return None;
+    }
+    let (action, size) = match plan.link {
+        _ if asks => (Action::Ask, 0),
+        LinkMode::Hard => (Action::Link, 0),
+        LinkMode::Symbolic => (Action::SymbolicLink, 0),
+        LinkMode::Copy if found.is_some() => (Action::Replace, subject.inode.size),
+        LinkMode::Copy => (Action::Copy, subject.inode.size),
+    };
+    let is_file = plan.link == LinkMode::Copy && copied_as_regular(kind, plan);
+    let size = if kind == Kind::Regular && !plan.attributes_only { size } else { 0 };
+    let backup = backup_path(worker, subject, found)?;
+    let counters = &mut worker.report.stats;
+    match plan.link {
+        LinkMode::Hard => counters.hard_links += 1,
+        LinkMode::Symbolic => counters.symbolic_links += 1,
+        LinkMode::Copy if is_file => counters.regular += 1,
+        LinkMode::Copy if kind == Kind::SymbolicLink => counters.symbolic_links += 1,
+        LinkMode::Copy => counters.special += 1,
+    }
+    let reason = found.map(|found| found.reason);
+    let planned = Planned::new(action, subject.source.path, subject.dest.path);
+    worker.report.tell(&Event::Planned(Planned { reason, backup, size, ..planned }));
+    let stays = match found {
+        Some(Foreseen { decision: Decision::WriteInto(_), existing, .. }) => Some(existing),
+        _ => None,
+    };
+    let link = |existing: &&Existing| !subject.follow() && existing.entry.kind == Kind::SymbolicLink;
+    Some(match stays {
+        // As `complete_claim_of` has it.
+        Some(existing) if link(&existing) => existing.entry.id,
+        Some(existing) => existing.target.id,
+        None => planned::inode(kind, false).id,
+    })
+}
+
+/// Where what stands there would go.
+#[expect(clippy::option_option, reason = "as a result it would be one of an option")]
+fn backup_path<'p>(
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    found: Option<&Foreseen>,
+) -> Option<Option<Cow<'p, Path>>> {
+    if !found.is_some_and(|found| matches!(found.decision, Decision::BackUp { .. })) {
+        return Some(None);
+    }
+    let dest = subject.dest;
+    let is_taken = |name: &OsStr| dest.beside(name, dest.path).inode().is_ok_and(|inode| inode.kind == Kind::Directory);
+    let name = backup::backup_name(dest, worker.cx.plan, None).and_then(|(name, numbered)| {
+        // A file is not renamed to a directory.
+        if !numbered && is_taken(&name) { Err(Errno::ISDIR) } else { Ok(name) }
+    });
+    let name = worker.report.check(name, What::CannotBackup, dest.path).ok()?;
+    Some(Some(Cow::Owned(renamed(subject.dest.path, &name))))
+}
+
+/// Why the copy of anything but a directory would fail, as far as looking shows.
+fn objection(worker: &Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>) -> Option<Error> {
+    let (plan, source, dest) = (worker.cx.plan, subject.source, subject.dest);
+    let is_file = plan.link == LinkMode::Copy && copied_as_regular(subject.inode.kind, plan);
+    let cannot =
+        if is_file { Error::new(What::CannotCreateRegular, dest.path) } else { cannot_make(plan.link, subject) };
+    if plan.link == LinkMode::Copy && subject.inode.kind == Kind::Unknown {
+        return Some(Error::new(What::UnknownType, source.path));
+    }
+    if plan.link == LinkMode::Symbolic
+        && let Some(error) = special::relative_link_elsewhere(source, dest)
+    {
+        return Some(error);
+    }
+    let readable = match subject.inode.kind {
+        Kind::Socket => Err(Errno::NXIO),
+        _ => may(Access::READ_OK, source, source.name, subject.follow()),
+    };
+    if is_file && let Err(errno) = readable {
+        return Some(Error::new(What::CannotOpen, source.path).errno(errno));
+    }
+    let Some(found) = found else {
+        if is_file && !subject.level.missing && !plan.write_through_dangling_link && dest.read_link().is_ok() {
+            let removed = plan.force && matches!(dest.inode_following(), Err(Errno::LOOP));
+            return (!removed).then(|| Error::new(What::DanglingLink, dest.path));
+        }
+        if plan.link == LinkMode::Hard && is_on_other_filesystem(subject) {
+            return Some(cannot.errno(Errno::XDEV));
+        }
+        if dest.name.as_encoded_bytes().last() == Some(&b'/') {
+            let no_directory = if is_file { Errno::NOTDIR } else { Errno::NOENT };
+            return Some(cannot.errno(dest.dir().err().unwrap_or(no_directory)));
+        }
+        return no_new_entry(dest, None, cannot);
+    };
+    if plan.link == LinkMode::Hard && is_on_other_filesystem(subject) {
+        return Some(cannot.errno(Errno::XDEV));
+    }
+    let goes = matches!(found.decision, Decision::Remove | Decision::BackUp { link: false, .. });
+    if is_file && goes && one_entry(source, dest) {
+        // A link that is followed, and makes way for what it leads to.
+        return Some(Error::new(What::CannotOpen, source.path).errno(Errno::NOENT));
+    }
+    if !matches!(found.decision, Decision::WriteInto(_)) {
+        return no_new_entry(dest, Some(found), cannot);
+    }
+    if is_file {
+        let can_write = match planned::is_planned(found.existing.target.id) {
+            true => Ok(()),
+            false => may(Access::WRITE_OK, dest, dest.name, true),
+        };
+        if plan.force && can_write.is_err() {
+            return may_make(dest).err().map(|errno| Error::new(What::CannotRemove, dest.path).errno(errno));
+        }
+        let is_made_anew = plan.uses_temporary_file() && found.existing.entry.kind == Kind::Regular;
+        let can_make = if is_made_anew { may_make(dest) } else { Ok(()) };
+        return can_write.and(can_make).err().map(|errno| cannot.errno(errno));
+    }
+    // What is neither written into nor removed must not be there, unless something else takes its place at once.
+    let replaced = match (plan.link, subject.inode.kind) {
+        (LinkMode::Hard, _) => plan.force || plan.overwrite == Overwrite::Ask,
+        (LinkMode::Symbolic, _) => plan.force,
+        (LinkMode::Copy, Kind::SymbolicLink) => plan.force || stands_as_link(plan.update, source, dest),
+        (LinkMode::Copy, _) => false,
+    };
+    (!replaced).then(|| cannot.errno(Errno::EXIST))
+}
+
+/// Whether no hard link to the source is possible, by the directories of both: a file of an overlay may have another number than
+/// its directory.
+fn is_on_other_filesystem(subject: &Subject<'_>) -> bool {
+    let device = |spot: Spot<'_>| Some(Inode::of(spot.dir().ok()?).ok()?.id.device());
+    // What a link leads to may be anywhere.
+    let leads_away = subject.follow() && subject.source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
+    let dest = match subject.level.missing {
+        true => subject.level.dir.and_then(|dir| dir.top_device().ok()),
+        false => device(subject.dest),
+    };
+    !leads_away && device(subject.source).zip(dest).is_some_and(|(source, dest)| source != dest)
+}
+
+/// With `-u`, a link that leads to the same place already is as new as can be.
+fn stands_as_link(update: Update, source: Spot<'_>, dest: Spot<'_>) -> bool {
+    let text = source.read_link();
+    update == Update::Older && text.is_ok() && text == dest.read_link()
+}
+
+/// What a copy would say if it could not make what it makes of the source.
+fn cannot_make(link: LinkMode, subject: &Subject<'_>) -> Error {
+    let (source, dest) = (subject.source.path, subject.dest.path);
+    match (link, subject.inode.kind) {
+        (LinkMode::Hard, _) => Error::new(What::CannotHardLink, dest).and(source),
+        (LinkMode::Symbolic, _) => Error::new(What::CannotCreateLinkTo, dest).and(source),
+        (LinkMode::Copy, Kind::SymbolicLink) => Error::new(What::CannotCreateLink, dest),
+        (LinkMode::Copy, Kind::Fifo) => Error::new(What::CannotCreateFifo, dest),
+        (LinkMode::Copy, _) => Error::new(What::CannotCreateSpecial, dest),
+    }
+}
+
+/// Why nothing could take the place of what was found, if permissions forbid it; `cannot`: what would be said where nothing has to
+/// make way.
+fn no_new_entry(dest: Spot<'_>, found: Option<&Foreseen>, cannot: Error) -> Option<Error> {
+    let errno = may_make(dest).err()?;
+    let error = match found.map(|found| found.decision) {
+        Some(Decision::Remove) => Error::new(What::CannotRemove, dest.path),
+        Some(Decision::BackUp { .. }) => Error::new(What::CannotBackup, dest.path),
+        _ => cannot,
+    };
+    Some(error.errno(errno))
+}
+
+/// Whether this process may make entries beside the destination, as far as permissions tell.
+pub(crate) fn may_make(dest: Spot<'_>) -> Result<(), Errno> {
+    match dest.name.is_empty() {
+        true => Err(Errno::NOENT),
+        false => may(Access::WRITE_OK | Access::EXEC_OK, dest, OsStr::new("."), true),
+    }
+}
+
+/// Whether this process may do that to an entry of the directory. What else may be wrong with it, the copy will say.
+fn may(access: Access, spot: Spot<'_>, name: &OsStr, follow: bool) -> Result<(), Errno> {
+    let no_follow = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    match accessat(spot.dir()?, name, access, AtFlags::EACCESS | no_follow) {
+        Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Err(errno),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether a directory would be made or entered, and opens what there is of both sides.
+fn enter_directory(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>) -> Option<Box<Frame>> {
+    let worker = &mut walker.worker;
+    let cx = worker.cx;
+    let (source, dest) = (subject.source, subject.dest);
+    if subject.level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
+        worker.report.problem(Error::new(What::CyclicLink, source.path));
+        return None;
+    }
+    let stands = found.map(|found| found.existing).filter(|existing| existing.target.kind == Kind::Directory);
+    let planned_before = stands.is_some_and(|existing| planned::is_planned(existing.target.id));
+    let state = DestState { existing: stands.map(Box::new), ..DestState::default() };
+    let (dest_fd, dest_inode) = match stands.is_some() && !planned_before {
+        true => worker.report.check(enter::open_destination(subject, &state), What::CannotStat, dest.path).ok()?,
+        false => {
+            let cannot = Error::new(What::CannotCreateDirectory, dest.path);
+            if let Some(error) = no_new_entry(dest, found, cannot) {
+                worker.report.problem(error);
+                return None;
+            }
+            let nowhere = worker.report.check(planned::nowhere(), What::CannotCreateDirectory, dest.path);
+            (nowhere.ok()?, planned::inode(Kind::Directory, false))
+        }
+    };
+    let above = subject.level.dir?;
+    let backup = backup_path(worker, subject, found)?;
+    let reason = found.filter(|_| stands.is_none()).map(|_| Reason::TypeDiffers);
+    let action = if stands.is_some() { Action::EnterDirectory } else { Action::MakeDirectory };
+    worker.report.tell(&Event::Planned(Planned { reason, backup, ..Planned::new(action, source.path, dest.path) }));
+    worker.report.stats.directories += 1;
+    let (opened, contents) = enter::open_source(worker, subject)?;
+    let missing = planned::is_planned(dest_inode.id);
+    let [source_path, dest_path] = enter::nodes_of(subject);
+    let place = Directory {
+        source_inode: subject.inode,
+        dest_inode,
+        entries: NewEntries::UNKNOWN,
+        source_path_only: !contents,
+        dir: above.below(last_component(dest.name), dest_inode.id, subject.inode.id),
+        created: missing,
+        fresh: missing,
+        source_path,
+        dest_path,
+        listed: subject.level.listed,
+        stays: AtomicBool::new(false),
+        unread: AtomicBool::new(false),
+    };
+    let listing = enter::listing_of(cx, subject.level.listed, &opened);
+    let sides = Arc::new(Sides::new(opened, dest_fd, &place.dest_path));
+    let mut frame = Box::new(Frame::new(Arc::new(place), Some(sides), listing));
+    // From nowhere there is no way back: the last directory that is there stays open.
+    frame.through_link = enter::through_link(subject, &state) || missing && !subject.level.missing;
+    frame.finished = !contents;
+    if missing {
+        remember(walker, subject, planned::inode(Kind::Directory, false).id);
+    } else {
+        remember(walker, subject, dest_inode.id);
+    }
+    Some(frame)
+}
+
+#[cfg(test)]
+#[path = "dry_run_tests.rs"]
+mod tests;

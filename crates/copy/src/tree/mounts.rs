@@ -1,0 +1,136 @@
+//! Where filesystems are mounted, by /proc/thread-self/mountinfo (proc_pid_mountinfo(5)).
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// The table of the process.
+pub(crate) fn read() -> io::Result<Vec<u8>> {
+    fs::read("/proc/thread-self/mountinfo")
+}
+
+/// The path of an open directory, if it has one.
+pub(crate) fn path_of(dir: BorrowedFd<'_>) -> Option<OsString> {
+    let path = fs::read_link(format!("/proc/thread-self/fd/{}", dir.as_raw_fd())).ok()?;
+    path.is_absolute().then(|| path.into())
+}
+
+/// Whether a file below a destination may be met by a second name that a mount gives it: one below the destination, one below the
+/// source of what the destination is on, or one that shows one of the two directories below the other. Where a path is not known,
+/// it may.
+pub(crate) fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> bool {
+    let (Some(source), Some(dest)) = (source, dest) else { return true };
+    let (source, dest) = (escaped(source.as_bytes()), escaped(dest.as_bytes()));
+    let mounts = || table.split(|byte| *byte == b'\n').filter_map(Mount::of);
+    // A later mount hides an earlier one of the same place.
+    let place = |path: &[u8]| {
+        let mount = mounts().filter(|mount| is_below(path, mount.point)).max_by_key(|mount| mount.point.len())?;
+        let rest = path.strip_prefix(mount.point)?;
+        let slash: &[u8] = if rest.is_empty() || rest[0] == b'/' { b"" } else { b"/" };
+        let root = mount.root.strip_suffix(b"/").unwrap_or(mount.root);
+        Some((mount.device, [root, slash, rest].concat()))
+    };
+    let (Some((of_source, from)), Some((device, to))) = (place(&source), place(&dest)) else { return true };
+    let show_each_other = of_source == device && from != to && (is_below(&from, &to) || is_below(&to, &from));
+    show_each_other
+        || mounts().any(|mount| {
+            let below = |top: &[u8]| mount.point != top && is_below(mount.point, top);
+            below(&dest) || (below(&source) && mount.device == device)
+        })
+}
+
+/// Whether something is mounted below a directory. Where its path is not known, there may be.
+pub(crate) fn has_mounts_below(table: &[u8], dir: Option<OsString>) -> bool {
+    let Some(dir) = dir else { return true };
+    let dir = escaped(dir.as_bytes());
+    let mut mounts = table.split(|byte| *byte == b'\n').filter_map(Mount::of);
+    mounts.any(|mount| mount.point != dir && is_below(mount.point, &dir))
+}
+
+/// A line of the table.
+struct Mount<'a> {
+    /// `MAJOR:MINOR`.
+    device: &'a [u8],
+    /// The directory of the filesystem that is mounted.
+    root: &'a [u8],
+    point: &'a [u8],
+}
+
+impl Mount<'_> {
+    fn of(line: &[u8]) -> Option<Mount<'_>> {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        Some(Mount { device: fields.next()?, root: fields.next()?, point: fields.next()? })
+    }
+}
+
+/// Whether a path is this directory or below it.
+fn is_below(path: &[u8], top: &[u8]) -> bool {
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || top == b"/")
+}
+
+/// As the table has a path.
+fn escaped(path: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(path.len());
+    for byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 21 8:2 / /mnt/disk rw - xfs /dev/sdb2 rw
+31 30 8:3 / /mnt/disk/a/mounted rw - ext4 /dev/sdc1 rw
+32 21 8:2 /x /home/me/a\\040b/bound rw - xfs /dev/sdb2 rw
+33 21 0:20 / /home/me/proc rw - proc proc rw
+";
+
+    fn meets(source: &str, dest: &str) -> bool {
+        may_meet(TABLE.as_bytes(), [source, dest].map(|path| Some(path.into())))
+    }
+
+    #[test]
+    fn a_mount_below_the_destination_may_give_a_file_a_second_name() {
+        assert!(meets("/usr", "/mnt/disk/a"));
+        assert!(meets("/usr", "/"));
+        assert!(!meets("/usr", "/mnt/disk/a/mounted"), "it is reached by one name");
+        assert!(!meets("/usr", "/mnt/disk/b") && !meets("/usr", "/mnt/disk/a/mount"));
+    }
+
+    #[test]
+    fn a_mount_below_the_source_may_show_the_destination() {
+        assert!(meets("/home/me", "/mnt/disk/b"), "bound from there");
+        assert!(meets("/home/me/a b", "/mnt/disk/b") && !meets("/home/me/a", "/mnt/disk/b"));
+        assert!(!meets("/home/me", "/var"), "of other filesystems");
+    }
+
+    #[test]
+    fn a_mount_may_show_one_of_the_two_below_the_other() {
+        assert!(meets("/home/me/a b/bound", "/mnt/disk"), "it is /mnt/disk/x");
+        assert!(meets("/mnt/disk/x/y", "/home/me/a b/bound"));
+        assert!(!meets("/home/me/a b/bound", "/mnt/disk/y") && !meets("/usr/share", "/usr/lib"));
+    }
+
+    #[test]
+    fn what_is_mounted_below_a_directory_is_found() {
+        let below = |dir: &str| has_mounts_below(TABLE.as_bytes(), Some(dir.into()));
+        assert!(below("/") && below("/mnt/disk") && below("/home/me/a b"));
+        assert!(!below("/mnt/disk/a/mounted") && !below("/mnt/disk/b") && !below("/home/me/a"));
+        assert!(has_mounts_below(TABLE.as_bytes(), None));
+    }
+
+    #[test]
+    fn what_has_no_path_may_be_anywhere() {
+        assert!(may_meet(TABLE.as_bytes(), [None, Some("/var".into())]));
+        assert!(may_meet(b"", [Some("/usr".into()), Some("/var".into())]));
+    }
+}

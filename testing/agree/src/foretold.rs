@@ -1,0 +1,424 @@
+//! Whether a dry run foretells what the same command then does: entry by entry, error by error, and without touching anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::case::Case;
+use crate::difference::Difference;
+use crate::scene::build;
+use crate::snapshot::{Item, Snapshot};
+use crate::stage::{Call, Outcome, Stage};
+
+/// What cp lacks; one of them, or none, is added to each command line.
+const MORE: [&str; 6] = ["", "", "--update=changed", "--update=content", "--atomic", "--exclude=a*"];
+
+/// So many links are followed at most.
+const MOST_LINKS: usize = 40;
+
+/// Runs a case dry and then in earnest, each on a scene of its own; `None` if that did not end.
+pub(crate) fn judge(
+    stage: &Stage,
+    case: &Case,
+    program: &Path,
+    limit: Duration,
+) -> io::Result<Option<Vec<Difference>>> {
+    let more = MORE[case.seed as usize % MORE.len()].as_bytes().to_vec();
+    let with = |first: &[u8]| {
+        let call = Call::of(case);
+        let own = [first.to_vec(), more.clone()].into_iter().filter(|word| !word.is_empty());
+        Call { argv: own.chain(call.argv.iter().cloned()).collect(), ..call }
+    };
+    let play = |call: &Call| stage.perform(case.place, &|work| build(work, &case.nodes), call, program, limit);
+    let dry = play(&with(b"--dry-run"))?;
+    let done = play(&with(b""))?;
+    if done.timed_out || done.too_deep {
+        return Ok(None);
+    }
+    Ok(Some(differences(&with(b""), &dry, &done)))
+}
+
+fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut add = |sort: &str, path: &[u8], done: String, dry: String| {
+        found.push(Difference { sort: sort.to_owned(), path: path.to_vec(), reference: done, tested: dry });
+    };
+    if dry.timed_out {
+        add("hang", b"", "ended".to_owned(), "was killed after the time limit".to_owned());
+        return found;
+    }
+    untouched(dry, &mut add);
+    // A link of the source may lead to what the run makes.
+    let meets_itself = String::from_utf8_lossy(&done.stderr).contains("into itself");
+    if !meets_itself && !changes_own_sources(call, done) {
+        errors(call, dry, done, &mut add);
+        entries(dry, done, &mut add);
+    }
+    found
+}
+
+/// Whether an operand was, or had in it, something that the run itself has changed, for an earlier operand or for this one. What
+/// becomes of that nobody can foresee without doing it.
+fn changes_own_sources(call: &Call, done: &Outcome) -> bool {
+    let is_target = |at: usize| at > 0 && call.argv[at - 1] == b"-t";
+    let mut operands: Vec<&Vec<u8>> = Vec::new();
+    for (at, word) in call.argv.iter().enumerate().filter(|(_, word)| !word.starts_with(b"-")) {
+        if !is_target(at) {
+            operands.push(word);
+        }
+    }
+    if !call.argv.iter().any(|word| word == b"-t" || word.starts_with(b"--target")) {
+        operands.pop();
+    }
+    let within = |path: &[u8], dir: &[u8]| path == dir || path.starts_with(&[dir, b"/"].concat());
+    operands.into_iter().any(|operand| {
+        let path = if operand.starts_with(b"@/") { &operand[2..] } else { &operand[..] };
+        let found = resolved(path, &done.before);
+        let inner = found.as_ref().and_then(|found| {
+            let link = done.before.get(found).filter(|item| item.kind == 'l')?;
+            behind(found, link, &done.before)
+        });
+        [found, inner].into_iter().flatten().any(|dir| changed(done).any(|path| within(path, &dir)))
+    })
+}
+
+/// What is new, gone or another file after a run.
+fn changed(done: &Outcome) -> impl Iterator<Item = &Vec<u8>> {
+    let essence = |item: &Item| (item.kind, item.size, item.contents.clone());
+    done.before
+        .keys()
+        .chain(done.after.keys())
+        .filter(move |path| done.before.get(*path).map(essence) != done.after.get(*path).map(essence))
+}
+
+/// Nothing may have changed. The judge itself reads files, so times of access say nothing; nor do blocks, which a filesystem may
+/// give late.
+fn untouched(dry: &Outcome, add: &mut impl FnMut(&str, &[u8], String, String)) {
+    let quiet = |tree: &Snapshot, path: &Vec<u8>| {
+        tree.get(path).map(|item| Item { atime: item.mtime, blocks: 0, ..item.clone() })
+    };
+    let paths: BTreeSet<&Vec<u8>> = dry.before.keys().chain(dry.after.keys()).collect();
+    for path in paths {
+        let (before, after) = (quiet(&dry.before, path), quiet(&dry.after, path));
+        if before != after {
+            add("touched", path, format!("{before:?}"), format!("{after:?}"));
+        }
+    }
+}
+
+/// What a dry run reports the copy reports, too. What only the copy reports nobody could foresee.
+fn errors(call: &Call, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str, &[u8], String, String)) {
+    let asked = dry.stdout.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"ask "));
+    let count = |outcome: &Outcome| {
+        let mut lines = BTreeMap::new();
+        let text = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        // A question has no line end.
+        let text = text.replace("? cp: ", "?\ncp: ");
+        text.lines().filter(|line| !line.ends_with("? ") && !line.ends_with('?')).for_each(|line| {
+            *lines.entry(line.to_owned()).or_insert(0_usize) += 1;
+        });
+        lines
+    };
+    let (foreseen, reported) = (count(dry), count(done));
+    // What one operand would make is not compared with what another would put in its place.
+    let compares = call.argv.iter().any(|word| word.starts_with(b"--update=c"));
+    let may_be_alike = |line: &str| compares && line.contains("will not overwrite just-created");
+    // Two things may be wrong with one entry.
+    let act = |line: &str| line.rsplit_once(": ").map_or(line, |(act, _)| act).to_owned();
+    let acts: BTreeSet<String> = reported.keys().map(|line| act(line)).collect();
+    for line in foreseen.keys().filter(|line| !acts.contains(&act(line)) && !may_be_alike(line)) {
+        add("false-alarm", b"", "nothing".to_owned(), line.clone());
+    }
+    // What fails where the user says yes is not foreseen where nobody is asked.
+    let unforeseen = |line: &&String| !asked && !foreseen.contains_key(*line) && !is_unforeseeable(line);
+    for line in reported.keys().filter(unforeseen) {
+        add("unforeseen", b"", line.clone(), "nothing".to_owned());
+    }
+    let same_errors = foreseen.keys().eq(reported.keys());
+    if same_errors && !asked && dry.status != done.status {
+        add("exit", b"", done.status.clone(), dry.status.clone());
+    }
+}
+
+/// What filesystems, attributes and devices refuse when they are asked.
+fn is_unforeseeable(line: &str) -> bool {
+    let words = [
+        "preserv",
+        "setting ",
+        "failed to ",
+        "error ",
+        "was overwritten",
+        "could not be replaced",
+        // Who may make nodes, and link to files of others.
+        "Operation not permitted",
+        // A FIFO that nobody reads.
+        "No such device or address",
+    ];
+    words.iter().any(|word| line.contains(word))
+}
+
+/// What a dry run says of entries, by their paths in the snapshots.
+#[derive(Default)]
+struct Said {
+    made: BTreeSet<Vec<u8>>,
+    asked: BTreeSet<Vec<u8>>,
+    skipped: BTreeSet<Vec<u8>>,
+    backups: BTreeSet<Vec<u8>>,
+    /// Two operands have something of one name, and what becomes of the first one nobody has foreseen.
+    again: bool,
+    /// A line that could not be understood.
+    odd: Option<String>,
+}
+
+impl Said {
+    fn of(dry: &Outcome) -> Said {
+        let mut said = Said::default();
+        for line in dry.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            if line.starts_with(b"dry run: ") || line.starts_with(b"enter directory ") {
+                continue;
+            }
+            if said.add(line, &dry.before).is_none() {
+                said.odd = Some(String::from_utf8_lossy(line).into_owned());
+            }
+        }
+        said
+    }
+
+    fn add(&mut self, line: &[u8], before: &Snapshot) -> Option<()> {
+        let words: [&[u8]; 8] = [
+            b"make directory ",
+            b"copy ",
+            b"replace ",
+            b"ask ",
+            b"link ",
+            b"symlink ",
+            b"skip ",
+            b"set attributes of ",
+        ];
+        let word = words.into_iter().find(|word| line.starts_with(word))?;
+        let (mut path, mut rest) = unquoted(&line[word.len()..])?;
+        if let Some(after) = rest.strip_prefix(b" -> ") {
+            (path, rest) = unquoted(after)?;
+        }
+        if let Some(after) = rest.strip_prefix(b" (backup: ") {
+            let (backup, _) = unquoted(after)?;
+            self.backups.insert(self.resolved(&backup, before)?);
+        }
+        let path = self.resolved(&path, before)?;
+        let of = match word {
+            b"skip " | b"set attributes of " => &mut self.skipped,
+            b"ask " => &mut self.asked,
+            _ => &mut self.made,
+        };
+        self.again |= !of.insert(path);
+        Some(())
+    }
+
+    /// What has made way for a directory leads nowhere any more.
+    fn resolved(&self, path: &[u8], before: &Snapshot) -> Option<Vec<u8>> {
+        followed(&whole(path)?, |path| before.get(path).filter(|_| !self.made.contains(path)))
+    }
+
+    fn changes(&self, path: &Vec<u8>) -> bool {
+        [&self.made, &self.asked, &self.backups].iter().any(|set| set.contains(path))
+    }
+}
+
+fn entries(dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str, &[u8], String, String)) {
+    let said = Said::of(dry);
+    if let Some(line) = said.odd {
+        add("odd-line", b"", "nothing".to_owned(), line);
+        return;
+    }
+    if said.again {
+        return;
+    }
+    let shown = |item: Option<&Item>| item.map_or("nothing".to_owned(), |item| format!("{item:?}"));
+    // A link that leads nowhere yet may be written through.
+    let links = said.made.iter().chain(&said.asked).filter_map(|path| {
+        let link = done.before.get(path).filter(|item| item.kind == 'l')?;
+        behind(path, link, &done.before)
+    });
+    let through: BTreeSet<Vec<u8>> = links.collect();
+    // The same file under another name, or behind a link, is written with the one that is named.
+    let written: BTreeSet<&Vec<u8>> = said
+        .made
+        .iter()
+        .chain(&said.asked)
+        .filter_map(|path| {
+            let item = done.before.get(path)?;
+            let behind = (item.kind == 'l').then(|| behind(path, item, &done.before)).flatten();
+            Some(behind.and_then(|path| done.before.get(&path)).map_or(&item.first_name, |item| &item.first_name))
+        })
+        .collect();
+    for (path, after) in &done.after {
+        let before = done.before.get(path);
+        let differs = before.is_none_or(|before| {
+            (before.kind, before.size, &before.contents, before.device)
+                != (after.kind, after.size, &after.contents, after.device)
+        });
+        let by_other_name = before.is_some_and(|before| written.contains(&before.first_name));
+        if differs && !said.changes(path) && !by_other_name && !through.contains(path) {
+            add("unsaid", path, format!("{} -> {}", shown(before), shown(Some(after))), "nothing".to_owned());
+        }
+    }
+    for path in said.made.iter().filter(|path| !done.after.contains_key(*path)) {
+        if done.status == "exit 0" {
+            add("not-done", path, "nothing".to_owned(), "would be made".to_owned());
+        }
+    }
+    for path in said.skipped.iter().filter(|path| !said.changes(path)) {
+        let of = |tree: &Snapshot| tree.get(path).map(|item| (item.kind, item.size, item.contents.clone()));
+        if of(&done.before) != of(&done.after) {
+            add("not-skipped", path, shown(done.after.get(path)), "skip".to_owned());
+        }
+    }
+}
+
+/// A name out of its quotes, and what comes after it.
+fn unquoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut name = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'\'', after @ ..] => {
+                let end = after.iter().position(|byte| *byte == b'\'')?;
+                name.extend(&after[..end]);
+                &after[end + 1..]
+            }
+            [b'"', after @ ..] => {
+                let end = after.iter().position(|byte| *byte == b'"')?;
+                name.extend(&after[..end]);
+                &after[end + 1..]
+            }
+            [b'$', b'\'', after @ ..] => escaped(after, &mut name)?,
+            [b'\\', byte, after @ ..] => {
+                name.push(*byte);
+                after
+            }
+            _ if rest.len() == text.len() => return None,
+            rest => return Some((name, rest)),
+        };
+    }
+}
+
+/// What stands in `$'...'`, from behind the first quote to behind the last.
+fn escaped<'t>(text: &'t [u8], name: &mut Vec<u8>) -> Option<&'t [u8]> {
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'\'', after @ ..] => return Some(after),
+            [b'\\', digits @ ..] if digits.len() >= 3 && digits[..3].iter().all(|byte| (b'0'..b'8').contains(byte)) => {
+                name.push(digits[..3].iter().fold(0, |number: u8, digit| number.wrapping_mul(8) + (digit - b'0')));
+                &digits[3..]
+            }
+            [b'\\', letter, after @ ..] => {
+                name.push(match letter {
+                    b'n' => b'\n',
+                    b't' => b'\t',
+                    b'r' => b'\r',
+                    b'a' => 7,
+                    b'b' => 8,
+                    b'v' => 11,
+                    b'f' => 12,
+                    other => *other,
+                });
+                after
+            }
+            [byte, after @ ..] => {
+                name.push(*byte);
+                after
+            }
+            [] => return None,
+        };
+    }
+}
+
+/// The path of an entry in a snapshot, with all links on the way followed but for the last one; none if it leads out of it.
+fn resolved(path: &[u8], tree: &Snapshot) -> Option<Vec<u8>> {
+    followed(&whole(path)?, |path| tree.get(path))
+}
+
+/// The same of a path as the snapshots begin it.
+fn followed<'t>(path: &[u8], find: impl Fn(&Vec<u8>) -> Option<&'t Item>) -> Option<Vec<u8>> {
+    let mut waiting: Vec<Vec<u8>> = components(path);
+    waiting.reverse();
+    let (mut at, mut links): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+    while let Some(name) = waiting.pop() {
+        if name == b".." {
+            at.pop()?;
+            continue;
+        }
+        at.push(name);
+        let joined = at.join(&b'/');
+        let Some(item) = find(&joined).filter(|item| item.kind == 'l' && !waiting.is_empty()) else { continue };
+        links += 1;
+        if links > MOST_LINKS {
+            return None;
+        }
+        at.pop();
+        if item.contents.first() == Some(&b'/') {
+            at.clear();
+        }
+        let target = if at.is_empty() { whole(&item.contents)? } else { item.contents.clone() };
+        waiting.extend(components(&target).into_iter().rev());
+    }
+    Some(at.join(&b'/'))
+}
+
+/// Where a link leads.
+fn behind(path: &[u8], link: &Item, tree: &Snapshot) -> Option<Vec<u8>> {
+    let dir = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
+    let target = match link.contents.first() {
+        Some(b'/') => whole(&link.contents)?,
+        _ => [dir, b"/", &link.contents].concat(),
+    };
+    let found = followed(&target, |path| tree.get(path))?;
+    match tree.get(&found) {
+        Some(item) if item.kind == 'l' && found != path => behind(&found, item, tree),
+        _ => Some(found),
+    }
+}
+
+/// A path as the snapshots begin it: below the directory of the work, whether it was relative to that or absolute.
+fn whole(path: &[u8]) -> Option<Vec<u8>> {
+    const WORK: &[u8] = b"/outer/";
+    if path.first() != Some(&b'/') {
+        return Some([b"work/", path].concat());
+    }
+    let at = path.windows(WORK.len()).position(|window| window == WORK)?;
+    Some(path[at + WORK.len()..].to_vec())
+}
+
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_out_of_their_quotes() {
+        for (text, name, rest) in [
+            (&b"'a b' -> 'c'"[..], &b"a b"[..], &b" -> 'c'"[..]),
+            (b"\"it's\": older", b"it's", b": older"),
+            (b"'a'$'\\n\\377''b'", b"a\n\xffb", b""),
+            (b"'a'\\''b')", b"a'b", b")"),
+        ] {
+            assert_eq!(unquoted(text), Some((name.to_vec(), rest)));
+        }
+        assert_eq!(unquoted(b"bare"), None);
+    }
+
+    #[test]
+    fn paths_are_those_of_the_snapshot() {
+        let tree = Snapshot::new();
+        let path = |path: &[u8]| resolved(path, &tree).map(|path| String::from_utf8_lossy(&path).into_owned());
+        assert_eq!(path(b"./d//x").as_deref(), Some("work/d/x"));
+        assert_eq!(path(b"s/../d/.").as_deref(), Some("work/d"));
+        assert_eq!(path(b"/tmp/a/outer/work/d").as_deref(), Some("work/d"));
+        assert_eq!(path(b"/etc/passwd"), None);
+    }
+}
