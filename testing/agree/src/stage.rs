@@ -248,7 +248,11 @@ pub fn wait(mut child: Child, limit: Duration) -> io::Result<(ExitStatus, bool)>
 fn image(home: &Path, kind: &str, options: &[&str]) -> io::Result<()> {
     let image = home.join(format!("{kind}.img"));
     let target = home.join(kind);
-    File::create(&image)?.set_len(512 << 20)?;
+    // One of an earlier stage may still be about to be unmounted, which writes to it.
+    if image.exists() {
+        fs::remove_file(&image)?;
+    }
+    File::create_new(&image)?.set_len(512 << 20)?;
     let made = Command::new(format!("mkfs.{kind}")).args(options).arg(&image).output();
     if !made.as_ref().is_ok_and(|output| output.status.success()) {
         crate::skip::skip(&format!("scenes on {kind}"), &format!("mkfs.{kind}: {made:?}"));

@@ -62,13 +62,15 @@ impl Outside {
         }
         let before = look(root, false).into_iter().chain(look(&linked, true)).collect();
         let witness = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("a witness");
-        let touched = WatchFlags::ACCESS | WatchFlags::OPEN | WatchFlags::MODIFY;
+        let read_or_written = WatchFlags::ACCESS | WatchFlags::MODIFY;
+        let touched = read_or_written | WatchFlags::OPEN;
         let changed = WatchFlags::ATTRIB | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
         for path in Vec::from_iter(look(root, false).into_keys()) {
             inotify::add_watch(&witness, &path, touched | changed).expect("it can be watched");
         }
+        // What is opened by its name inside may turn out to be another file than the one that was seen there.
         for number in 0..4 {
-            inotify::add_watch(&witness, linked.join(number.to_string()), touched).expect("it can be watched");
+            inotify::add_watch(&witness, linked.join(number.to_string()), read_or_written).expect("it can be watched");
         }
         Outside { root: root.to_owned(), linked, witness, before }
     }
