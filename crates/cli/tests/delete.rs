@@ -2,7 +2,7 @@
 //! right.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -28,14 +28,41 @@ fn run<S: AsRef<OsStr>>(program: &str, dir: &Path, arguments: &[S]) -> Output {
     command.args(arguments).current_dir(dir).env("LC_ALL", "C").output().expect("it can be run")
 }
 
+/// Runs it, dry before that. If nothing fails, the dry run must have named what has gone, and changed nothing.
+#[track_caller]
 fn haul<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Output {
-    run(HAUL, dir, arguments)
+    let all = arguments.iter().map(AsRef::as_ref).chain([OsStr::new("--dry-run")]).collect::<Vec<_>>();
+    let before = look(dir);
+    let dry = run(HAUL, dir, &all);
+    assert_eq!(look(dir), before, "{all:?}");
+    let output = run(HAUL, dir, arguments);
+    let is_refused =
+        ["--dry-run does not go with", "cannot be combined with --compare"].map(|why| said(&dry).contains(why));
+    if output.status.success() && is_refused == [false; 2] {
+        assert!(dry.status.success() && !said(&dry).contains("haul: "), "{all:?}: {}", said(&dry));
+        let after = look(dir);
+        // The modes of directories, and no others, begin so.
+        let is_dir = |tree: &BTreeMap<PathBuf, String>, path: &Path| tree.get(path).map(|found| found.starts_with('4'));
+        let gone = before.keys().filter(|path| is_dir(&before, path) != is_dir(&after, path));
+        assert_eq!(named(&dry.stdout), gone.cloned().collect(), "{all:?}");
+    }
+    output
+}
+
+/// What a dry run says would go.
+fn named(lines: &[u8]) -> BTreeSet<PathBuf> {
+    let text = String::from_utf8_lossy(lines);
+    let of = |line: &str| {
+        let name = line.strip_prefix("delete directory '").or(line.strip_prefix("delete '"))?;
+        name.strip_suffix('\'').map(PathBuf::from)
+    };
+    text.lines().filter_map(of).collect()
 }
 
 /// Runs it and expects nothing but success; what it printed.
 #[track_caller]
 fn must(program: &str, dir: &Path, arguments: &[&str]) -> String {
-    let output = run(program, dir, arguments);
+    let output = if program == HAUL { haul(dir, arguments) } else { run(program, dir, arguments) };
     assert!(output.status.success() && output.stderr.is_empty(), "{program} {arguments:?}: {}", said(&output));
     String::from_utf8(output.stdout).expect("plain words")
 }
@@ -73,12 +100,14 @@ fn look(top: &Path) -> BTreeMap<PathBuf, String> {
         let contents = match () {
             () if kind.is_dir() => "directory".to_owned(),
             () if kind.is_symlink() => format!("link to {}", fs::read_link(dir).expect("a link").display()),
-            () => fs::read_to_string(dir).expect("a file"),
+            () if !kind.is_file() => "special".to_owned(),
+            () => fs::read(dir)
+                .map_or_else(|error| error.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned()),
         };
         let attributes = format!("{:o} {}.{}", inode.mode(), inode.mtime(), inode.mtime_nsec());
         found.insert(dir.strip_prefix(top).expect("below").to_owned(), format!("{attributes} {contents}"));
         if kind.is_dir() {
-            for entry in fs::read_dir(dir).expect("a directory") {
+            for entry in fs::read_dir(dir).into_iter().flatten() {
                 walk(&entry.expect("an entry").path(), top, found);
             }
         }
@@ -435,6 +464,7 @@ fn what_does_not_go_with_deletion_is_refused_and_nothing_is_written() {
         ("--mirror source copy third", "extra operand 'third'"),
         ("--mirror -t copy source", "cannot combine"),
         ("--mirror --compare source copy", "--compare"),
+        ("--mirror --dry-run -L source copy", "-L: what a link leads to"),
     ] {
         fs::write(dir.path().join("list"), "kept\n").expect("it can be written");
         fails(dir.path(), &arguments.split(' ').collect::<Vec<_>>(), words);
@@ -618,7 +648,9 @@ fn with_x_nothing_goes_from_a_mounted_directory_of_the_copy() {
         make(&other, &["gone"]);
         must("mount", bed.path(), &["--bind", other.to_str().expect("a name"), "copy/dir"]);
         let options = [&["-rT", "--delete"][..], way, if one { &["-x"][..] } else { &[] }, &["source", "copy"]];
-        must(HAUL, bed.path(), &options.concat());
+        // What is seen through two paths goes from both, and a dry run names one.
+        let output = run(HAUL, bed.path(), &options.concat());
+        assert!(output.status.success() && output.stderr.is_empty(), "{way:?}: {}", said(&output));
         let left: &[&str] = if one { &["dir", "dir/gone", "dir/kept"] } else { &["dir", "dir/kept"] };
         assert_eq!(paths(&bed.path().join("copy")), left, "{way:?}, {one}");
         must("umount", bed.path(), &["copy/dir"]);

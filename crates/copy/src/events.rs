@@ -160,7 +160,7 @@ pub enum Kept {
 pub struct Planned<'a> {
     /// What would be done.
     pub action: Action,
-    /// The source.
+    /// The source; empty where there is none, of what would be removed.
     pub source: Cow<'a, Path>,
     /// The destination.
     pub dest: Cow<'a, Path>,
@@ -204,6 +204,10 @@ pub enum Action {
     SetAttributes,
     /// What is there would stay.
     Skip,
+    /// What the source does not have would be removed (`--delete`).
+    Delete,
+    /// The same of a directory, after all that is in it.
+    DeleteDirectory,
 }
 
 /// Why something that stands at the destination is replaced, or stays: what it was found to be beside its source.

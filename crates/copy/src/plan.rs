@@ -184,7 +184,6 @@ impl Plan {
             (self.shard.is_some(), "--shard, which records what is done"),
             (self.checksum.is_some(), "--checksum and --digests, which are of copies"),
             (self.smart != SmartCopy::Off, "--smart: what is free in an image is known when it is read"),
-            (self.delete.is_some(), "--delete"),
             (self.moves, "--move"),
             (self.clone_tree != CloneTree::Never, "--clone-tree"),
         ];

@@ -21,14 +21,16 @@ pub(crate) fn line(planned: &Planned<'_>, verbose: bool, quoter: &Quoter) -> Opt
         Action::SymbolicLink => b"symlink ",
         Action::SetAttributes => b"set attributes of ",
         Action::Skip => b"skip ",
+        Action::Delete => b"delete ",
+        Action::DeleteDirectory => b"delete directory ",
         _ => return None,
     };
     let mut line = action.to_vec();
     match planned.action {
-        Action::MakeDirectory | Action::EnterDirectory | Action::SetAttributes | Action::Skip => {
-            line.extend(quoter.path(&planned.dest))
+        Action::Copy | Action::Replace | Action::Ask | Action::Link | Action::SymbolicLink => {
+            line.extend(arrow(&planned.source, &planned.dest, quoter))
         }
-        _ => line.extend(arrow(&planned.source, &planned.dest, quoter)),
+        _ => line.extend(quoter.path(&planned.dest)),
     }
     if let Some(backup) = &planned.backup {
         line.extend([&b" (backup: "[..], &quoter.path(backup), b")"].concat());
@@ -88,6 +90,9 @@ impl Totals {
                 Action::SymbolicLink => ("symlink", ""),
                 Action::SetAttributes => ("set attributes of", ""),
                 Action::Skip => ("skip", ""),
+                Action::Delete => ("delete", ""),
+                Action::DeleteDirectory if *count == 1 => ("delete", " directory"),
+                Action::DeleteDirectory => ("delete", " directories"),
                 _ => return None,
             };
             let size = if *bytes > 0 { format!(" ({})", human_size(*bytes)) } else { String::new() };
@@ -124,6 +129,7 @@ mod tests {
         assert_eq!(said(&backed_up).as_deref(), Some("replace 'a' -> 'b' (backup: 'b~'): size differs\n"));
         let skip = Planned { reason: Some(Reason::SameSizeAndTime), ..planned(Action::Skip) };
         assert_eq!(said(&skip).as_deref(), Some("skip 'b': same size and time\n"));
+        assert_eq!(said(&planned(Action::DeleteDirectory)).as_deref(), Some("delete directory 'b'\n"));
         let link = Planned { other_name: Some(Path::new("c").into()), ..planned(Action::Link) };
         assert_eq!(said(&link).as_deref(), Some("link 'a' -> 'b': same file as 'c'\n"));
     }
@@ -135,7 +141,11 @@ mod tests {
         for action in [Action::Copy, Action::Copy, Action::Skip, Action::MakeDirectory, Action::EnterDirectory] {
             totals.add(&Planned { size: if action == Action::Copy { 512 } else { 0 }, ..planned(action) });
         }
-        let line = format!("dry run: make 1 directory, copy 2 ({}), skip 1; nothing was written\n", human_size(1024));
-        assert_eq!(totals.line(), line);
+        let said = format!("make 1 directory, copy 2 ({}), skip 1", human_size(1024));
+        assert_eq!(totals.line(), format!("dry run: {said}; nothing was written\n"));
+        for action in [Action::Delete, Action::Delete, Action::DeleteDirectory] {
+            totals.add(&planned(action));
+        }
+        assert_eq!(totals.line(), format!("dry run: {said}, delete 2, delete 1 directory; nothing was written\n"));
     }
 }

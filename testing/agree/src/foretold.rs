@@ -12,7 +12,8 @@ use crate::snapshot::{Item, Snapshot};
 use crate::stage::{Call, Outcome, Stage};
 
 /// What cp lacks; one of them, or none, is added to each command line.
-const MORE: [&str; 6] = ["", "", "--update=changed", "--update=content", "--atomic", "--exclude=a*"];
+const MORE: [&str; 8] =
+    ["", "", "--update=changed", "--update=content", "--atomic", "--exclude=a*", "--delete", "--delete=force --atomic"];
 
 /// So many links are followed at most.
 const MOST_LINKS: usize = 40;
@@ -24,19 +25,19 @@ pub(crate) fn judge(
     program: &Path,
     limit: Duration,
 ) -> io::Result<Option<Vec<Difference>>> {
-    let more = MORE[case.seed as usize % MORE.len()].as_bytes().to_vec();
-    let with = |first: &[u8]| {
+    let more = MORE[case.seed as usize % MORE.len()];
+    let with = |first: &str| {
         let call = Call::of(case);
-        let own = [first.to_vec(), more.clone()].into_iter().filter(|word| !word.is_empty());
+        let own = first.split(' ').chain(more.split(' ')).filter(|word| !word.is_empty()).map(|word| word.into());
         Call { argv: own.chain(call.argv.iter().cloned()).collect(), ..call }
     };
     let play = |call: &Call| stage.perform(case.place, &|work| build(work, &case.nodes), call, program, limit);
-    let dry = play(&with(b"--dry-run"))?;
-    let done = play(&with(b""))?;
+    let dry = play(&with("--dry-run"))?;
+    let done = play(&with(""))?;
     if done.timed_out || done.too_deep {
         return Ok(None);
     }
-    Ok(Some(differences(&with(b""), &dry, &done)))
+    Ok(Some(differences(&with(""), &dry, &done)))
 }
 
 fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
@@ -53,7 +54,8 @@ fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
     let meets_itself = String::from_utf8_lossy(&done.stderr).contains("into itself");
     if !meets_itself && !changes_own_sources(call, done) {
         errors(call, dry, done, &mut add);
-        entries(dry, done, &mut add);
+        let deletes = call.argv.iter().any(|word| word.starts_with(b"--delete"));
+        entries(deletes, dry, done, &mut add);
     }
     found
 }
@@ -164,6 +166,7 @@ struct Said {
     made: BTreeSet<Vec<u8>>,
     asked: BTreeSet<Vec<u8>>,
     skipped: BTreeSet<Vec<u8>>,
+    deleted: BTreeSet<Vec<u8>>,
     backups: BTreeSet<Vec<u8>>,
     /// Two operands have something of one name, and what becomes of the first one nobody has foreseen.
     again: bool,
@@ -186,7 +189,9 @@ impl Said {
     }
 
     fn add(&mut self, line: &[u8], before: &Snapshot) -> Option<()> {
-        let words: [&[u8]; 8] = [
+        let words: [&[u8]; 10] = [
+            b"delete directory ",
+            b"delete ",
             b"make directory ",
             b"copy ",
             b"replace ",
@@ -209,6 +214,7 @@ impl Said {
         let of = match word {
             b"skip " | b"set attributes of " => &mut self.skipped,
             b"ask " => &mut self.asked,
+            b"delete " | b"delete directory " => &mut self.deleted,
             _ => &mut self.made,
         };
         self.again |= !of.insert(path);
@@ -225,7 +231,7 @@ impl Said {
     }
 }
 
-fn entries(dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str, &[u8], String, String)) {
+fn entries(deletes: bool, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str, &[u8], String, String)) {
     let said = Said::of(dry);
     if let Some(line) = said.odd {
         add("odd-line", b"", "nothing".to_owned(), line);
@@ -261,6 +267,19 @@ fn entries(dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str, &[u8], Stri
         let by_other_name = before.is_some_and(|before| written.contains(&before.first_name));
         if differs && !said.changes(path) && !by_other_name && !through.contains(path) {
             add("unsaid", path, format!("{} -> {}", shown(before), shown(Some(after))), "nothing".to_owned());
+        }
+    }
+    if deletes {
+        // What is removed may have been in the way of another.
+        let is_directory = |tree: &Snapshot, path: &Vec<u8>| tree.get(path).map(|item| item.kind == 'd');
+        let gone =
+            done.before.keys().filter(|path| is_directory(&done.before, path) != is_directory(&done.after, path));
+        let gone: BTreeSet<Vec<u8>> = gone.cloned().collect();
+        for path in gone.difference(&said.deleted) {
+            add("undeleted", path, "gone".to_owned(), "nothing".to_owned());
+        }
+        for path in said.deleted.difference(&gone).filter(|_| done.status == "exit 0") {
+            add("not-deleted", path, shown(done.after.get(path)), "delete".to_owned());
         }
     }
     for path in said.made.iter().filter(|path| !done.after.contains_key(*path)) {
@@ -367,18 +386,22 @@ fn followed<'t>(path: &[u8], find: impl Fn(&Vec<u8>) -> Option<&'t Item>) -> Opt
     Some(at.join(&b'/'))
 }
 
-/// Where a link leads.
+/// Where a link leads; none if that is nowhere.
 fn behind(path: &[u8], link: &Item, tree: &Snapshot) -> Option<Vec<u8>> {
-    let dir = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
-    let target = match link.contents.first() {
-        Some(b'/') => whole(&link.contents)?,
-        _ => [dir, b"/", &link.contents].concat(),
-    };
-    let found = followed(&target, |path| tree.get(path))?;
-    match tree.get(&found) {
-        Some(item) if item.kind == 'l' && found != path => behind(&found, item, tree),
-        _ => Some(found),
+    let (mut path, mut link) = (path.to_vec(), link);
+    for _ in 0..MOST_LINKS {
+        let dir = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
+        let target = match link.contents.first() {
+            Some(b'/') => whole(&link.contents)?,
+            _ => [dir, b"/", &link.contents].concat(),
+        };
+        path = followed(&target, |path| tree.get(path))?;
+        match tree.get(&path) {
+            Some(item) if item.kind == 'l' => link = item,
+            _ => return Some(path),
+        }
     }
+    None
 }
 
 /// A path as the snapshots begin it: below the directory of the work, whether it was relative to that or absolute.
@@ -398,6 +421,7 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Stamp;
 
     #[test]
     fn names_come_out_of_their_quotes() {
@@ -410,6 +434,30 @@ mod tests {
             assert_eq!(unquoted(text), Some((name.to_vec(), rest)));
         }
         assert_eq!(unquoted(b"bare"), None);
+    }
+
+    #[test]
+    fn links_that_lead_to_each_other_lead_nowhere() {
+        let link = |target: &str| Item {
+            kind: 'l',
+            mode: 0o777,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            size: 0,
+            blocks: 0,
+            contents: target.into(),
+            xattrs: BTreeMap::new(),
+            mtime: Stamp::Now,
+            atime: Stamp::Now,
+            links: 1,
+            first_name: Vec::new(),
+        };
+        let names = [("work/a", "b"), ("work/b", "a"), ("work/c", "c/x"), ("work/d", "e")];
+        let tree: Snapshot = names.iter().map(|(name, target)| (name.as_bytes().to_vec(), link(target))).collect();
+        let of = |name: &[u8]| behind(name, &tree[name], &tree).map(|path| String::from_utf8_lossy(&path).into_owned());
+        assert_eq!([of(b"work/a"), of(b"work/c")], [None, None]);
+        assert_eq!(of(b"work/d").as_deref(), Some("work/e"));
     }
 
     #[test]

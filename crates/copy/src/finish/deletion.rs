@@ -41,7 +41,7 @@ struct Extra {
     inode: Inode,
 }
 
-/// Removes from a directory what its source does not have. Whether anything was removed.
+/// Removes from a directory what its source does not have, or says in a dry run what that is. Whether anything was.
 pub(crate) fn delete_extra(worker: &mut Worker<'_>, directory: &FullDirectory) -> bool {
     let cx = worker.cx;
     let place = &*directory.place;
@@ -110,7 +110,7 @@ fn look_through(worker: &mut Worker<'_>, pair: &Pair<'_>) -> Result<(), Error> {
 /// Lets its owner remove what is in a directory; its mode until then, if that was changed.
 fn open_up(cx: RunContext<'_>, dir: BorrowedFd<'_>) -> Option<u32> {
     let mode = Inode::of(dir).ok()?.permissions;
-    if mode & OWNER == OWNER || cx.services.caller.privileged() {
+    if mode & OWNER == OWNER || cx.services.caller.privileged() || cx.plan.dry_run {
         return None;
     }
     // Who may not do that gets an error for what cannot be removed.

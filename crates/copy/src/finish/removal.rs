@@ -1,10 +1,11 @@
 //! Removes an entry of the destination with all that is in it.
 //!
 //! By descriptors, as everything: no path is resolved, no symbolic link followed, no mount point entered. What a filter excludes
-//! stays, and so do the directories that hold it.
+//! stays, and so do the directories that hold it. A dry run goes the same way and only says what would be removed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_sys::Errno;
@@ -14,11 +15,14 @@ use haul_sys::rustix::fs::{FileType, OFlags};
 use crate::attributes::OWNER;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::events::Event;
+use crate::events::{Action, Event, Planned};
 use crate::meta::Object;
 use crate::plan::Delete;
 use crate::walk::{Descent, Entered, Listed, PathCursor, PathNode, Spot, entries_of, is_mounted, tagged_cache};
 use crate::work::directory::Directory;
+
+/// The right of the owner to list a directory.
+const READ: u32 = 0o400;
 
 /// Directories that are held open on the way down.
 const OPEN_LEVELS: usize = 4;
@@ -110,7 +114,10 @@ impl<'r, 'a> Removal<'r, 'a> {
 
     fn remove_directory(&mut self, spot: Spot<'_>, inode: &Inode, above: &Arc<PathNode>) -> bool {
         let Ok(base) = spot.dir() else { return false };
-        let Some(first) = self.enter(spot, above) else { return false };
+        let first = match self.enter(spot, above) {
+            Ok(first) => first,
+            Err(fate) => return fate == Fate::Gone,
+        };
         if !first.inode().is_same_file_as(inode) {
             restore(&first);
             return false;
@@ -164,35 +171,42 @@ impl<'r, 'a> Removal<'r, 'a> {
             return Met::Done(Fate::Stays);
         }
         match kind {
-            Kind::Directory => self.enter(spot, above).map_or(Met::Done(Fate::Stays), Met::Directory),
+            Kind::Directory => self.enter(spot, above).map_or_else(Met::Done, Met::Directory),
             _ => Met::Done(self.unlink(spot)),
         }
     }
 
-    /// Opens a directory that is to be emptied; `None` if it stays.
-    fn enter(&mut self, spot: Spot<'_>, above: &Arc<PathNode>) -> Option<Box<Level>> {
+    /// Opens a directory that is to be emptied.
+    ///
+    /// # Errors
+    /// What becomes of it if it cannot be.
+    fn enter(&mut self, spot: Spot<'_>, above: &Arc<PathNode>) -> Result<Box<Level>, Fate> {
         let cx = self.worker.cx;
         let handle = spot.open(OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW, 0);
-        let handle = self.check(handle, spot)?;
+        let handle = self.check(handle, spot).ok_or(Fate::Stays)?;
         let look = || -> Result<(Inode, bool), Errno> {
             let inode = Inode::of(handle.as_fd())?;
             let parent = spot.dir()?;
             let elsewhere = inode.id.device() != Inode::of(parent)?.id.device();
             Ok((inode, elsewhere || is_mounted(handle.as_fd(), parent)?))
         };
-        let (inode, elsewhere) = self.check(look(), spot)?;
+        let (inode, elsewhere) = self.check(look(), spot).ok_or(Fate::Stays)?;
         if elsewhere {
             if !cx.plan.one_file_system {
                 self.problem(Error::new(What::MountStays, spot.path));
             }
-            return None;
+            return Err(Fate::Stays);
         }
         if self.place.dir.is_within_copy_of(inode.id) {
             self.problem(Error::new(What::SourceInDeleted, spot.path));
-            return None;
+            return Err(Fate::Stays);
         }
-        let closed = inode.permissions & OWNER != OWNER && !cx.services.caller.privileged() && self.counted.is_none();
-        let opened_up = closed && {
+        let closed = inode.permissions & OWNER != OWNER && !cx.services.caller.privileged();
+        if closed && cx.plan.dry_run && inode.permissions & READ == 0 {
+            // What is in it only who opens it up can tell.
+            return Err(self.take(spot, true, || Ok(())));
+        }
+        let opened_up = closed && self.counted.is_none() && !cx.plan.dry_run && {
             let object = Object { fd: handle.as_fd(), path_only: true };
             object.set_mode(inode.permissions | OWNER).is_ok()
         };
@@ -211,15 +225,15 @@ impl<'r, 'a> Removal<'r, 'a> {
                 // It could be changed a moment ago; what else might be done?
                 Object { fd: handle.as_fd(), path_only: true }.set_mode(inode.permissions).ok();
             }
-            return None;
+            return Err(Fate::Stays);
         };
-        let dir = level.dir()?;
+        let dir = level.dir().ok_or(Fate::Stays)?;
         let is_cache = cx.wanted().excludes_caches() && !self.delete.excluded && tagged_cache(dir).is_some();
         if is_cache && has_several_entries(dir) {
             restore(&level);
-            return None;
+            return Err(Fate::Stays);
         }
-        Some(Box::new(level))
+        Ok(Box::new(level))
     }
 
     /// Goes back up from a directory, and removes it if nothing in it stays. Whether it is gone.
@@ -268,17 +282,23 @@ impl<'r, 'a> Removal<'r, 'a> {
             0 => {}
             _ => self.reserved -= 1,
         }
-        let removed = remove();
+        let foresees = self.worker.cx.plan.dry_run;
+        let removed = if foresees { Ok(()) } else { remove() };
         if removed.is_err() {
             deletions.give_back(1);
         }
         let report = &mut self.worker.report;
         match removed {
             Ok(()) => {
-                let counter =
-                    if directory { &mut report.stats.deleted_directories } else { &mut report.stats.deleted_files };
+                let (counter, action) = match directory {
+                    true => (&mut report.stats.deleted_directories, Action::DeleteDirectory),
+                    false => (&mut report.stats.deleted_files, Action::Delete),
+                };
                 *counter += 1;
-                report.tell(&Event::Deleted { path: spot.path.into(), directory });
+                report.tell(&match foresees {
+                    true => Event::Planned(Planned::new(action, Path::new(""), spot.path)),
+                    false => Event::Deleted { path: spot.path.into(), directory },
+                });
                 Fate::Gone
             }
             // Somebody else was quicker.

@@ -75,7 +75,8 @@ pub(super) fn delete_at_last(walker: &mut Walker<'_>, root: FullDirectory) {
 /// Removes from one directory what its source does not have, and gives it its times again.
 fn tidy(walker: &mut Walker<'_>, pair: &Pair) {
     let directory = FullDirectory { place: Arc::clone(&pair.place), sides: pair.sides.clone() };
-    if !deletion::delete_extra(&mut walker.worker, &directory) {
+    let deleted = deletion::delete_extra(&mut walker.worker, &directory);
+    if !deleted || walker.worker.cx.plan.dry_run {
         return;
     }
     let [source_path, dest_path] = [pair.place.source_path.path(), pair.place.dest_path.path()];

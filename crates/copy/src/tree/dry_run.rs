@@ -2,7 +2,8 @@
 //! copy looks at them, and the same function decides.
 //!
 //! What is in a directory that a copy would make needs no look at the destination: nothing is there. Not foreseen is what an
-//! entry changes for one that comes after it, but that the copies of two operands would have one name.
+//! entry changes for one that comes after it, but that the copies of two operands would have one name; nor that something cannot be
+//! removed (`--delete`).
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -19,6 +20,7 @@ use crate::decide::{Decision, Existing, copied_as_regular};
 use crate::error::{Error, What};
 use crate::events::{Action, Event, Kept, Planned, Reason};
 use crate::file::special;
+use crate::finish::deletion;
 use crate::links::Made;
 use crate::meta::NewEntries;
 use crate::plan::{LinkMode, Overwrite, Update};
@@ -42,7 +44,7 @@ pub(crate) fn visit(
 ) -> Option<Box<Frame>> {
     // A file that is not copied need not be opened.
     let level = Level { is_regular: false, ..*level };
-    let subject = entry::look_at_source(walker, source, dest, &level, top)?;
+    let mut subject = entry::look_at_source(walker, source, dest, &level, top)?;
     if !entry::is_as_listed(&mut walker.worker, &subject) {
         return None;
     }
@@ -53,7 +55,7 @@ pub(crate) fn visit(
             return None;
         }
     };
-    if walker.worker.cx.cancelled() || is_left_alone(walker, &subject, found.as_ref()) {
+    if walker.worker.cx.cancelled() || is_left_alone(walker, &mut subject, found.as_ref()) {
         return None;
     }
     let existing = found.as_ref().map(|found| Box::new(found.existing));
@@ -106,15 +108,20 @@ fn remember(walker: &mut Walker<'_>, subject: &Subject<'_>, id: FileId) {
     }
 }
 
-/// Reports what no copy would be made of: what stays as it is, or is refused.
-fn is_left_alone(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>) -> bool {
+/// Reports what no copy would be made of, what stays as it is or is refused; and says what would be removed in its favour.
+fn is_left_alone(walker: &mut Walker<'_>, subject: &mut Subject<'_>, found: Option<&Foreseen>) -> bool {
     let Some(found) = found else { return false };
     match found.decision {
         Decision::Keep(why) => keep(walker, subject, found, why),
-        // With --delete there is no dry run.
-        Decision::Refuse(what) | Decision::Delete(what) => {
+        Decision::Refuse(what) => {
             walker.worker.report.problem(existing::refusal(subject, what));
         }
+        Decision::Delete(what) => match existing::delete(&mut walker.worker, subject, &found.existing, what) {
+            Ok(()) => return false,
+            Err(error) => {
+                walker.worker.report.problem(error);
+            }
+        },
         Decision::Ask(_) | Decision::Nothing => {
             // Who is asked, is asked first.
             let asks = walker.worker.cx.plan.overwrite == Overwrite::Ask;
@@ -342,7 +349,7 @@ fn cannot_make(link: LinkMode, subject: &Subject<'_>) -> Error {
 fn no_new_entry(dest: Spot<'_>, found: Option<&Foreseen>, cannot: Error) -> Option<Error> {
     let errno = may_make(dest).err()?;
     let error = match found.map(|found| found.decision) {
-        Some(Decision::Remove) => Error::new(What::CannotRemove, dest.path),
+        Some(Decision::Remove | Decision::Delete(_)) => Error::new(What::CannotRemove, dest.path),
         Some(Decision::BackUp { .. }) => Error::new(What::CannotBackup, dest.path),
         _ => cannot,
     };
@@ -390,6 +397,10 @@ fn enter_directory(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option
             (nowhere.ok()?, planned::inode(Kind::Directory, false))
         }
     };
+    let missing = planned::is_planned(dest_inode.id);
+    if let Some(above) = subject.level.ancestors.last().filter(|_| !missing) {
+        deletion::look_at_name(cx, dest, above.place.dest_inode.id.device());
+    }
     let above = subject.level.dir?;
     let backup = backup_path(worker, subject, found)?;
     let reason = found.filter(|_| stands.is_none()).map(|_| Reason::TypeDiffers);
@@ -397,7 +408,6 @@ fn enter_directory(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option
     worker.report.tell(&Event::Planned(Planned { reason, backup, ..Planned::new(action, source.path, dest.path) }));
     worker.report.stats.directories += 1;
     let (opened, contents) = enter::open_source(worker, subject)?;
-    let missing = planned::is_planned(dest_inode.id);
     let [source_path, dest_path] = enter::nodes_of(subject);
     let place = Directory {
         source_inode: subject.inode,

@@ -152,17 +152,10 @@ fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing
             let removed = entry::remove(&mut walker.worker.report, subject.dest);
             return removed.then(|| DestState { new: true, removed, ..DestState::default() });
         }
-        Decision::Delete(_) if walker.worker.cx.plan.uses_temporary_file() => refusal(subject, What::NotInOneStep),
-        Decision::Delete(conflict) => {
-            let refused = refusal(subject, conflict);
-            match open_first(walker.worker.cx, subject) {
-                Ok(true) if delete(&mut walker.worker, subject, &existing) => {
-                    return Some(DestState { new: true, removed: true, ..DestState::default() });
-                }
-                Ok(_) => refused,
-                Err(error) => error,
-            }
-        }
+        Decision::Delete(conflict) => match delete(&mut walker.worker, subject, &existing, conflict) {
+            Ok(()) => return Some(DestState { new: true, removed: true, ..DestState::default() }),
+            Err(error) => error,
+        },
         Decision::BackUp { link, identity } => return back_up(&mut walker.worker, subject, link, identity),
         Decision::Refuse(what) => refusal(subject, what),
     };
@@ -192,8 +185,27 @@ fn open_first(cx: RunContext<'_>, subject: &mut Subject<'_>) -> Result<bool, Err
     Ok(true)
 }
 
-/// Removes what stands there with all that is in it. Whether it is gone.
-fn delete(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
+/// Removes what stands there with all that is in it, or says in a dry run what that is.
+///
+/// # Errors
+/// Some of it stays, the source cannot be opened, or nothing may go before the copy is whole.
+pub(crate) fn delete(
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    existing: &Existing,
+    conflict: What,
+) -> Result<(), Error> {
+    if worker.cx.plan.uses_temporary_file() {
+        return Err(refusal(subject, What::NotInOneStep));
+    }
+    match open_first(worker.cx, subject)? && remove_with_contents(worker, subject, existing) {
+        true => Ok(()),
+        false => Err(refusal(subject, conflict)),
+    }
+}
+
+/// Whether it is gone.
+fn remove_with_contents(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
     let Some(above) = subject.level.ancestors.last() else { return false };
     // Where upper and lower case are alike, it may be the copy of another entry of the source.
     let (cx, device) = (worker.cx, above.place.dest_inode.id.device());

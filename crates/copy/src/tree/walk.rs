@@ -11,7 +11,7 @@ use haul_sys::rustix::fs::FileType;
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::finish::{moved, naming, written};
+use crate::finish::{deletion, moved, naming, written};
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::publish::Sides;
@@ -195,7 +195,14 @@ fn leave(walker: &mut Walker<'_>, descent: &mut Descent<Frame>) {
         walker.worker.report.problem(error);
         parent.iter_mut().for_each(|parent| parent.finished = true);
     }
-    if frame.is_part || walker.worker.cx.plan.dry_run {
+    if frame.is_part {
+        return;
+    }
+    let plan = walker.worker.cx.plan;
+    if plan.dry_run {
+        if !plan.deletes_at_last() {
+            deletion::delete_extra(&mut walker.worker, &frame.directory());
+        }
         return;
     }
     if let Some(frame) = share::wait_for_parts(walker, frame, parent) {

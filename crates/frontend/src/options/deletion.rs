@@ -33,9 +33,9 @@ pub const FLAGS: &[Flag] = &[
                   one name, or the other way round, haul removes what is in the way with all that is in it, once it \
                   has opened the source; with --atomic, and with options that imply it, that is an error. A symbolic \
                   link, FIFO or device that stands where a file goes is replaced, not written to. With -x it removes \
-                  nothing from mounted directories of the copy. -v names what is removed. It does not go with \
+                  nothing from mounted directories of the copy. -v names what is removed, and --dry-run what would be. It does not go with \
                   several SOURCEs, -L, --move, --files-from, --list, --list-out, --shard, --parents, --backup, \
-                  --link, --symbolic-link, --attributes-only, --keep-directory-symlink, --compare, --dry-run, -i, \
+                  --link, --symbolic-link, --attributes-only, --keep-directory-symlink, --compare, -i, \
                   -n, --update=none and --update=none-fail.",
         effect: Word("safe", |draft, word| deletion(draft).force = word == "force"),
         ..Flag::own(Destination)

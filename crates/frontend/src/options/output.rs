@@ -112,15 +112,15 @@ pub const FLAGS: &[Flag] = &[
         long: "dry-run",
         help: "write nothing; say what would be done about each entry, and why",
         details: "haul looks at source and destination as the copy does, and prints a line for each entry on standard \
-                  output: copy, replace, link, symlink, make directory, set attributes, skip, or ask with -i, which \
-                  asks nobody here. Where something stands at the destination, the line gives the reason: older, size differs, and so \
+                  output: copy, replace, link, symlink, make directory, set attributes, delete, delete directory, skip, or ask \
+                  with -i, which asks nobody here. Where something stands at the destination, the line gives the reason: older, size differs, and so \
                   on. The last line has the totals. What the copy would refuse is an error, and so is what the user \
-                  may not read or write; other errors are not foreseen. The exit status is 1 if there is an error. \
+                  may not read or write; other errors are not foreseen, nor that something cannot be removed. The exit status is 1 if there is an error. \
                   With -v haul also names directories that it would only enter. It does not say which attributes of \
                   existing directories would be set, nor does it foresee what the copy of one entry changes \
                   for a later one, as where a destination has several names. --update=content reads both files. \
                   haul keeps the names of source files with several hard links in memory. --durable, --verify and \
-                  --jobs have no effect. It does not go with --delete, --move, --clone-tree, --resume, --shard, \
+                  --jobs have no effect. It does not go with --move, --clone-tree, --resume, --shard, \
                   --checksum, --digests, --list-out, --smart and --json, and haul-mpi refuses it.",
         effect: Switch(|draft| draft.plan.dry_run = true),
         ..Flag::own(Output)
