@@ -168,6 +168,40 @@ fn between_filesystems_everything_arrives_and_nothing_stays() {
 }
 
 #[test]
+fn another_name_of_the_same_entry_is_refused_whatever_it_is() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("file"), "text").expect("a file");
+    symlink("file", dir.path().join("link")).expect("a link");
+    for name in ["file", "link"] {
+        let other = format!("{name}2");
+        let link = rustix::fs::linkat(
+            rustix::fs::CWD,
+            dir.path().join(name),
+            rustix::fs::CWD,
+            dir.path().join(&other),
+            rustix::fs::AtFlags::empty(),
+        );
+        link.expect("another name");
+        let error = failed(&haul(dir.path(), &["--move", name, &other]));
+        assert!(error.contains(&format!("'{name}' and '{other}' are the same file")), "{error}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 4);
+}
+
+#[test]
+fn a_source_whose_path_led_through_one_that_has_gone_is_reported() {
+    let Some(scene) = Scene::new() else { return };
+    fs::create_dir(scene.copy("")).expect("a directory");
+    fs::write(scene.dir.path().join("beside"), "text").expect("a file");
+    let into = scene.copy("");
+    let arguments = ["--move", "tree", "tree/../beside", into.to_str().expect("plain words")];
+    let error = failed(&haul(scene.dir.path(), &arguments));
+    assert!(error.contains("cannot stat 'tree/../beside': No such file or directory"), "{error}");
+    assert_eq!(fs::read(scene.dir.path().join("beside")).expect("it stays"), b"text");
+    assert!(!scene.tree("").exists());
+}
+
+#[test]
 fn what_is_copied_and_removed_is_said_and_counted() {
     let Some(scene) = Scene::new() else { return };
     let output = scene.haul(&["-v", "--stats=json"]);

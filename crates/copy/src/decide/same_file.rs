@@ -98,7 +98,8 @@ pub(super) fn judge(
 
 /// Two symbolic links that are copied as such: fine as long as they are two.
 fn judge_two_links(look: &CloseLook, plan: &Plan, same: bool) -> Verdict {
-    if look.one_entry {
+    // rename(2) would do nothing, either.
+    if look.one_entry || plan.moves && same {
         Verdict::Refuse
     } else if plan.backup == Backup::None && same {
         Verdict::Nothing

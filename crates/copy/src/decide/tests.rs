@@ -486,6 +486,7 @@ fn what_is_moved_takes_the_place_of_what_stands_there() {
     for to in [To::Source, To::OtherNameOfSource] {
         assert_eq!(moved(From::TreeFile, to), "refuse: SameFile", "{to:?}");
     }
+    assert_eq!(moved(From::Link, To::OtherNameOfSource), "refuse: SameFile");
     assert_eq!(moved(From::TreeFile, To::Directory), "refuse: CannotOverwriteDirectory");
     assert_eq!(moved(From::Directory, To::Directory), "write");
 }

@@ -199,33 +199,27 @@ impl Removal<'_, '_> {
 
     /// `number` is that of the operand in the plan.
     fn remove_operand(&mut self, number: usize, source: Spot<'_>, copy: Spot<'_>) {
-        let name = match name_to_move(source) {
-            Ok(name) => name,
-            // That was reported when it was to be copied; or it was renamed, or never there.
-            Err(Errno::BUSY | Errno::NOTDIR | Errno::NOENT) => return,
+        // None of what was not copied, or failed; what was renamed has a new name, and is none.
+        let seen = self.worker.cx.services.operands.lock().get(&number).copied();
+        if seen == Some(None) {
+            return;
+        }
+        let found =
+            name_to_move(source).and_then(|name| Ok((name, source.beside(name, source.path).inode_now(false)?)));
+        let (name, inode) = match found {
+            Ok(found) => found,
+            // That was reported when it was to be copied, or it was never there.
+            Err(Errno::BUSY | Errno::NOTDIR | Errno::NOENT) if seen.is_none() => return,
+            // The way to it may have led through a source that has gone.
             Err(errno) => {
                 self.worker.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
                 return;
             }
         };
         let source = source.beside(name, source.path);
-        let inode = match source.inode_now(false) {
-            // It was renamed, or never there.
-            Err(Errno::NOENT) => return,
-            inode => match self.worker.report.check(inode, What::CannotStat, source.path) {
-                Ok(inode) => inode,
-                Err(_) => return,
-            },
-        };
-        let seen = self.worker.cx.services.operands.lock().get(&number).copied();
-        match seen {
-            // What has its name now is something else.
-            Some(None) => return,
-            Some(Some(seen)) if seen != inode.id => {
-                self.worker.report.problem(Error::new(What::ReplacedWhileCopied, source.path));
-                return;
-            }
-            _ => {}
+        if seen.is_some_and(|seen| seen != Some(inode.id)) {
+            self.worker.report.problem(Error::new(What::ReplacedWhileCopied, source.path));
+            return;
         }
         if !self.worker.cx.wanted().entry(&inode) || !self.are_two_directories(source, copy) {
             return;
