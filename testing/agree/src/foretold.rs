@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::case::Case;
 use crate::difference::Difference;
+use crate::paths::{behind, followed, operands, resolved, whole, within};
 use crate::scene::build;
 use crate::snapshot::{Item, Snapshot};
 use crate::stage::{Call, Outcome, Stage};
@@ -14,9 +15,6 @@ use crate::stage::{Call, Outcome, Stage};
 /// What cp lacks; one of them, or none, is added to each command line.
 const MORE: [&str; 8] =
     ["", "", "--update=changed", "--update=content", "--atomic", "--exclude=a*", "--delete", "--delete=force --atomic"];
-
-/// So many links are followed at most.
-const MOST_LINKS: usize = 40;
 
 /// Runs a case dry and then in earnest, each on a scene of its own; `None` if that did not end.
 pub(crate) fn judge(
@@ -63,19 +61,7 @@ fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
 /// Whether an operand was, or had in it, something that the run itself has changed, for an earlier operand or for this one. What
 /// becomes of that nobody can foresee without doing it.
 fn changes_own_sources(call: &Call, done: &Outcome) -> bool {
-    let is_target = |at: usize| at > 0 && call.argv[at - 1] == b"-t";
-    let mut operands: Vec<&Vec<u8>> = Vec::new();
-    for (at, word) in call.argv.iter().enumerate().filter(|(_, word)| !word.starts_with(b"-")) {
-        if !is_target(at) {
-            operands.push(word);
-        }
-    }
-    if !call.argv.iter().any(|word| word == b"-t" || word.starts_with(b"--target")) {
-        operands.pop();
-    }
-    let within = |path: &[u8], dir: &[u8]| path == dir || path.starts_with(&[dir, b"/"].concat());
-    operands.into_iter().any(|operand| {
-        let path = if operand.starts_with(b"@/") { &operand[2..] } else { &operand[..] };
+    operands(call).0.into_iter().any(|path| {
         let found = resolved(path, &done.before);
         let inner = found.as_ref().and_then(|found| {
             let link = done.before.get(found).filter(|item| item.kind == 'l')?;
@@ -354,74 +340,9 @@ fn escaped<'t>(text: &'t [u8], name: &mut Vec<u8>) -> Option<&'t [u8]> {
     }
 }
 
-/// The path of an entry in a snapshot, with all links on the way followed but for the last one; none if it leads out of it.
-fn resolved(path: &[u8], tree: &Snapshot) -> Option<Vec<u8>> {
-    followed(&whole(path)?, |path| tree.get(path))
-}
-
-/// The same of a path as the snapshots begin it.
-fn followed<'t>(path: &[u8], find: impl Fn(&Vec<u8>) -> Option<&'t Item>) -> Option<Vec<u8>> {
-    let mut waiting: Vec<Vec<u8>> = components(path);
-    waiting.reverse();
-    let (mut at, mut links): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
-    while let Some(name) = waiting.pop() {
-        if name == b".." {
-            at.pop()?;
-            continue;
-        }
-        at.push(name);
-        let joined = at.join(&b'/');
-        let Some(item) = find(&joined).filter(|item| item.kind == 'l' && !waiting.is_empty()) else { continue };
-        links += 1;
-        if links > MOST_LINKS {
-            return None;
-        }
-        at.pop();
-        if item.contents.first() == Some(&b'/') {
-            at.clear();
-        }
-        let target = if at.is_empty() { whole(&item.contents)? } else { item.contents.clone() };
-        waiting.extend(components(&target).into_iter().rev());
-    }
-    Some(at.join(&b'/'))
-}
-
-/// Where a link leads; none if that is nowhere.
-fn behind(path: &[u8], link: &Item, tree: &Snapshot) -> Option<Vec<u8>> {
-    let (mut path, mut link) = (path.to_vec(), link);
-    for _ in 0..MOST_LINKS {
-        let dir = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
-        let target = match link.contents.first() {
-            Some(b'/') => whole(&link.contents)?,
-            _ => [dir, b"/", &link.contents].concat(),
-        };
-        path = followed(&target, |path| tree.get(path))?;
-        match tree.get(&path) {
-            Some(item) if item.kind == 'l' => link = item,
-            _ => return Some(path),
-        }
-    }
-    None
-}
-
-/// A path as the snapshots begin it: below the directory of the work, whether it was relative to that or absolute.
-fn whole(path: &[u8]) -> Option<Vec<u8>> {
-    const WORK: &[u8] = b"/outer/";
-    if path.first() != Some(&b'/') {
-        return Some([b"work/", path].concat());
-    }
-    let at = path.windows(WORK.len()).position(|window| window == WORK)?;
-    Some(path[at + WORK.len()..].to_vec())
-}
-
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").map(<[u8]>::to_vec).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Stamp;
 
     #[test]
     fn names_come_out_of_their_quotes() {
@@ -434,39 +355,5 @@ mod tests {
             assert_eq!(unquoted(text), Some((name.to_vec(), rest)));
         }
         assert_eq!(unquoted(b"bare"), None);
-    }
-
-    #[test]
-    fn links_that_lead_to_each_other_lead_nowhere() {
-        let link = |target: &str| Item {
-            kind: 'l',
-            mode: 0o777,
-            uid: 0,
-            gid: 0,
-            device: 0,
-            size: 0,
-            blocks: 0,
-            contents: target.into(),
-            xattrs: BTreeMap::new(),
-            mtime: Stamp::Now,
-            atime: Stamp::Now,
-            links: 1,
-            first_name: Vec::new(),
-        };
-        let names = [("work/a", "b"), ("work/b", "a"), ("work/c", "c/x"), ("work/d", "e")];
-        let tree: Snapshot = names.iter().map(|(name, target)| (name.as_bytes().to_vec(), link(target))).collect();
-        let of = |name: &[u8]| behind(name, &tree[name], &tree).map(|path| String::from_utf8_lossy(&path).into_owned());
-        assert_eq!([of(b"work/a"), of(b"work/c")], [None, None]);
-        assert_eq!(of(b"work/d").as_deref(), Some("work/e"));
-    }
-
-    #[test]
-    fn paths_are_those_of_the_snapshot() {
-        let tree = Snapshot::new();
-        let path = |path: &[u8]| resolved(path, &tree).map(|path| String::from_utf8_lossy(&path).into_owned());
-        assert_eq!(path(b"./d//x").as_deref(), Some("work/d/x"));
-        assert_eq!(path(b"s/../d/.").as_deref(), Some("work/d"));
-        assert_eq!(path(b"/tmp/a/outer/work/d").as_deref(), Some("work/d"));
-        assert_eq!(path(b"/etc/passwd"), None);
     }
 }

@@ -12,6 +12,7 @@ use crate::case::Case;
 use crate::compare::compare;
 use crate::difference::Difference;
 use crate::foretold;
+use crate::moved;
 use crate::shrink::shrink;
 use crate::stage::{Call, Stage};
 
@@ -27,6 +28,8 @@ pub enum Promise {
     LikeReference,
     /// What it has said itself, in a dry run.
     AsForetold,
+    /// To move, and to lose nothing.
+    Moves,
 }
 
 /// What to play.
@@ -74,8 +77,10 @@ pub struct Bag {
 
 /// Plays one case with both programs; `None` when the reference did not end.
 pub fn judge(stage: &Stage, case: &Case, hunt: &Hunt) -> io::Result<Option<Vec<Difference>>> {
-    if hunt.promise == Promise::AsForetold {
-        return foretold::judge(stage, case, &hunt.tested, TESTED_LIMIT);
+    match hunt.promise {
+        Promise::AsForetold => return foretold::judge(stage, case, &hunt.tested, TESTED_LIMIT),
+        Promise::Moves => return moved::judge(stage, case, &hunt.tested, TESTED_LIMIT),
+        Promise::LikeReference => {}
     }
     let mut attempts = 0;
     loop {

@@ -4,7 +4,7 @@
 //! seed -> Case (scene, argv, environment, user) -> Stage::play(program) x 2 -> Outcome -> compare -> differences
 //!                                                                       failing case -> shrink -> report
 //! ```
-//! A dry run is judged by what the same command then does (`foretold`).
+//! A dry run is judged by what the same command then does (`foretold`), a move by what stood there before (`moved`).
 //!
 //! * **Knows** the options and the words of GNU cp, and the differences that are intended ([`agreed`]).
 //! * **Must not know** how haul works: it starts programs and looks at files.
@@ -19,7 +19,9 @@ mod difference;
 mod foretold;
 pub mod grow;
 pub mod hunt;
+mod moved;
 pub mod options;
+mod paths;
 pub mod report;
 pub mod scene;
 pub mod shrink;

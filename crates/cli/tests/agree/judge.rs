@@ -48,6 +48,32 @@ fn the_judge_finds_out_a_dry_run_that_says_too_little_or_writes() {
 }
 
 #[test]
+fn the_judge_finds_out_a_move_that_loses_or_leaves_something() {
+    if lacks_root("the judge") {
+        return;
+    }
+    for (deed, sort) in [
+        ("haul \"$@\"; rc=$?; find d -type f -delete 2>/dev/null; exit $rc", "lost"),
+        ("shift; haul -a \"$@\"", "stays"),
+        ("haul \"$@\"; rc=$?; chmod -R 7 d 2>/dev/null; exit $rc", "not-kept"),
+        ("haul \"$@\"; rc=$?; rm -rf g; exit $rc", "touched"),
+    ] {
+        let room = room();
+        let haul = haul_as_cp(room.path());
+        let wrong = room.path().join("cp-wrong");
+        let haul = haul.display();
+        let script = format!("#!/bin/bash\nhaul() {{ (exec -a cp '{haul}' \"$@\"); }}\n{deed}\n");
+        fs::write(&wrong, script).expect("a script");
+        fs::set_permissions(&wrong, fs::Permissions::from_mode(0o755)).expect("it can be run");
+        let is_found_in = |block: u64| {
+            let bag = play_for(Promise::Moves, room.path(), &wrong, (block * 50, 50, 1000));
+            bag.failures.iter().any(|failure| failure.differences.iter().any(|it| it.sort == sort))
+        };
+        assert!((0..12).any(is_found_in), "{deed}");
+    }
+}
+
+#[test]
 fn the_judge_finds_cp_in_agreement_with_itself() {
     if lacks_root("the judge") {
         return;
