@@ -17,6 +17,8 @@ pub(crate) enum Phase {
     Syncing,
     /// It reads again what it has copied.
     Verifying,
+    /// It removes what the source does not have, or sources that were moved.
+    Deleting,
 }
 
 impl Phase {
@@ -27,6 +29,7 @@ impl Phase {
             Phase::Copying => "copying",
             Phase::Syncing => "syncing",
             Phase::Verifying => "verifying",
+            Phase::Deleting => "deleting",
         }
     }
 }
@@ -51,6 +54,8 @@ pub(crate) struct Moment {
     pub moved: u64,
     /// Those of them that were there before, or need not come.
     pub spared: u64,
+    /// Entries that were removed.
+    pub deleted: u64,
     /// Bytes count as done later than they are moved, and many at a time.
     pub in_bursts: bool,
     /// All that there is to do, if that is known.
@@ -114,14 +119,16 @@ impl Rate {
         self.bytes = smooth(self.bytes, (self.moved, moved), (self.time, time), SHOWN);
         (self.time, self.moved) = (time, moved);
         let worked = moment.paid_work();
-        let waits = matches!(moment.phase, Phase::Syncing | Phase::Verifying) && worked <= self.worked;
+        let waits = !matches!(moment.phase, Phase::Scanning | Phase::Copying) && worked <= self.worked;
         if !waits {
             let memory = if moment.in_bursts { IN_BURSTS } else { PLAIN };
             self.work = smooth(self.work, (self.worked, worked), (self.work_time, time), memory);
             (self.work_time, self.worked) = (time, worked);
         }
         let left = self.work.filter(|rate| *rate >= 1.0).zip(moment.rest()).map(|(rate, rest)| rest / rate);
-        let left = left.filter(|seconds| *seconds < LONGEST).map(Duration::from_secs_f64);
+        // How much there is to delete nobody knows.
+        let left = left.filter(|seconds| *seconds < LONGEST && moment.phase != Phase::Deleting);
+        let left = left.map(Duration::from_secs_f64);
         Speed { bytes: self.bytes.unwrap_or(0.0), left }
     }
 }
@@ -185,6 +192,12 @@ fn with_fields(moment: &Moment, speed: &Speed, first: Field) -> String {
         if has(Field::Share) {
             add(" ", &format!("{:3.0}%", (100.0 * share(moment.done.bytes, &moment.done, all)).floor()));
         }
+    }
+    if moment.phase == Phase::Deleting {
+        if has(Field::Rate) {
+            add("  ", &format!("{} deleted", moment.deleted));
+        }
+        return line;
     }
     if has(Field::Bytes) {
         add("  ", &pair(moment.done.bytes, moment.all.map(|all| all.bytes)));
@@ -279,6 +292,24 @@ mod tests {
         ] {
             assert_eq!(numbers(&moment, &speed, columns), expected, "{columns}");
         }
+    }
+
+    #[test]
+    fn of_what_is_deleted_the_number_is_shown_and_no_time() {
+        let moment = Moment { phase: Phase::Deleting, deleted: 1234, ..copying(MIB, 10, Some((MIB, 10))) };
+        let speed = Speed { bytes: MIB as f64, left: Some(Duration::ZERO) };
+        for (columns, expected) in [
+            (80, "deleting [####################] 100%  1234 deleted"),
+            (40, "deleting [##########] 100%  1234 deleted"),
+            (30, "deleting 100%  1234 deleted"),
+            (20, "100%  1234 deleted"),
+            (5, "100%"),
+            (3, ""),
+        ] {
+            assert_eq!(numbers(&moment, &speed, columns), expected, "{columns}");
+        }
+        let line = numbers(&Moment { all: None, ..moment }, &speed, 80);
+        assert_eq!(line, "deleting  1234 deleted");
     }
 
     #[test]

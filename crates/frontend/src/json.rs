@@ -94,6 +94,7 @@ pub(crate) fn progress(time: Duration, moment: &Moment, speed: &Speed) -> String
     fields.add("bytes_total", moment.all.map(|all| all.bytes));
     fields.add("entries_done", moment.done.entries);
     fields.add("entries_total", moment.all.map(|all| all.entries));
+    fields.add("entries_deleted", moment.deleted);
     fields.add("bytes_per_second", speed.bytes);
     fields.add("seconds_left", speed.left.map(|left| left.as_secs_f64()));
     line(&fields)
@@ -224,7 +225,8 @@ mod tests {
             let printed: BTreeSet<&str> = lines.iter().filter_map(|line| line[field].as_str()).collect();
             assert_eq!(documented()[field], printed);
         }
-        let phases = [Phase::Scanning, Phase::Copying, Phase::Syncing, Phase::Verifying].map(Phase::as_str);
+        let phases = [Phase::Scanning, Phase::Copying, Phase::Syncing, Phase::Verifying, Phase::Deleting];
+        let phases = phases.map(Phase::as_str);
         let document = include_str!("../../../docs/json.md");
         assert!(phases.iter().all(|phase| document.contains(&format!("`{phase}`"))));
     }

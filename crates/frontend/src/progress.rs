@@ -33,8 +33,9 @@ pub struct Progress {
     /// Bytes that are as the plan asks for.
     secured: AtomicU64,
     entries: AtomicU64,
+    deleted: AtomicU64,
     /// What a thread did last besides copying, and how many bytes were moved and entries begun then.
-    stage: Mutex<Option<(Stage, (u64, u64))>>,
+    aside: Mutex<Option<(Phase, (u64, u64))>>,
     current: Mutex<PathBuf>,
     totals: OnceLock<Totals>,
 }
@@ -49,7 +50,8 @@ impl Progress {
             spared: AtomicU64::new(0),
             secured: AtomicU64::new(0),
             entries: AtomicU64::new(0),
-            stage: Mutex::default(),
+            deleted: AtomicU64::new(0),
+            aside: Mutex::default(),
             current: Mutex::new(PathBuf::new()),
             totals: OnceLock::new(),
         }
@@ -93,13 +95,20 @@ impl Progress {
                 add(&self.secured, if *whole { *bytes } else { 0 });
             }
             Event::Secured(bytes) => add(&self.secured, *bytes),
-            Event::Stage(stage) => {
-                let then = (self.moved.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed));
-                *lock(&self.stage) = Some((*stage, then));
+            Event::Stage(Stage::Syncing) => self.set_aside(Phase::Syncing),
+            Event::Stage(Stage::Comparing) => self.set_aside(Phase::Verifying),
+            Event::Deleted { .. } | Event::SourceRemoved { .. } => {
+                add(&self.deleted, 1);
+                self.set_aside(Phase::Deleting);
             }
-
             _ => {}
         }
+    }
+
+    /// A thread does something besides copying.
+    fn set_aside(&self, phase: Phase) {
+        let then = (self.moved.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed));
+        *lock(&self.aside) = Some((phase, then));
     }
 
     /// This file is being copied now.
@@ -130,16 +139,16 @@ impl Progress {
         let all = self.totals.get().filter(|all| all.bytes >= moved.max(bytes) && all.entries >= entries).copied();
         let is_moved = all.is_some_and(|all| moved >= all.bytes && bytes < all.bytes);
         // Where others go on to copy, that is what the run does.
-        let stage = lock(&self.stage).filter(|(_, then)| *then == (moved, entries)).map(|(stage, _)| stage);
-        let phase = match stage {
-            Some(Stage::Syncing) => Phase::Syncing,
-            Some(Stage::Comparing) => Phase::Verifying,
+        let aside = lock(&self.aside).filter(|(_, then)| *then == (moved, entries)).map(|(phase, _)| phase);
+        let phase = match aside {
+            Some(phase) => phase,
             None if entries == 0 && moved == 0 => Phase::Scanning,
             None if is_moved && self.done_when == DoneWhen::Compared => Phase::Verifying,
             None => Phase::Copying,
         };
         let in_bursts = self.done_when != DoneWhen::Written;
-        Moment { phase, done: Totals { bytes, entries }, moved, spared, in_bursts, all }
+        let deleted = self.deleted.load(Ordering::Relaxed);
+        Moment { phase, done: Totals { bytes, entries }, moved, spared, deleted, in_bursts, all }
     }
 
     /// How fast it is, and how long it will take.
@@ -316,6 +325,25 @@ mod tests {
             (DoneWhen::Compared, vec![moved(100), secured], (60, Verifying)),
         ] {
             assert_eq!(after(done_when, 100, &events), expected, "{done_when:?} {events:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_deletes_until_it_copies_again() {
+        let path = || Path::new("copy").into();
+        let deleted = Event::Deleted { path: path(), directory: false };
+        let removed = Event::SourceRemoved { source: path(), directory: false };
+        let begun = Event::Copying { source: path(), dest: path(), backup: None };
+        for (events, expected) in [
+            (vec![deleted.clone()], (Phase::Deleting, 1)),
+            (vec![moved(100), deleted.clone(), removed.clone()], (Phase::Deleting, 2)),
+            (vec![deleted.clone(), begun.clone()], (Phase::Copying, 1)),
+            (vec![begun, deleted, moved(1)], (Phase::Copying, 1)),
+        ] {
+            let progress = Progress::new(DoneWhen::Written);
+            events.iter().for_each(|event| progress.hear(event));
+            let moment = progress.moment();
+            assert_eq!((moment.phase, moment.deleted), expected, "{events:?}");
         }
     }
 

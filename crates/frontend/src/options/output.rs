@@ -53,8 +53,8 @@ pub const FLAGS: &[Flag] = &[
         ]),
         help: "when to show a progress bar, after one second",
         details: "Called as haul the default is auto, called as cp it is never; without WHEN, auto is meant. The bar says \
-                  what haul is doing (scanning, copying, syncing, verifying), what is done of what there is, the rate \
-                  and the time left. On a narrow terminal fields are left out, the time left last. Bytes count as done \
+                  what haul is doing (scanning, copying, syncing, verifying, deleting), what is done of what there is, \
+                  the rate and the time left. On a narrow terminal fields are left out, the time left last. Bytes count as done \
                   when they are as asked for: with --durable when they are on the device, with --verify when they were \
                   compared; the bar shows what is only copied as = before that. With --resume, what earlier runs have \
                   copied counts from the start. Where the bar may be shown, one line at the end says what was copied, how \
