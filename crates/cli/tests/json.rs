@@ -100,6 +100,13 @@ fn each_entry_is_a_line_between_start_and_summary() {
     let names = ["", "/a", "/inner", "/inner/b", "/inner/c", "/link"].map(|name| format!("dest/tree{name}"));
     assert_eq!(copied, names);
     assert!(of(&lines, "entry").iter().all(|line| line["action"] == "copy" && line["source"].is_string()));
+    let what = |name: &str| {
+        let line = of(&lines, "entry").into_iter().find(|line| line["dest"] == format!("dest/tree{name}"));
+        line.map(|line| (line["kind"].clone(), line.get("bytes").cloned(), line.get("reason").cloned()))
+    };
+    assert_eq!(what("/a"), Some(("file".into(), Some(4.into()), None)));
+    assert_eq!(what("/inner"), Some(("directory".into(), None, None)));
+    assert_eq!(what("/link"), Some(("symbolic_link".into(), None, None)));
     assert_eq!(summary["exit_status"], 0);
     assert_eq!(summary["journal"], Value::Null);
     assert_eq!(summary["stats"]["record"], "haul-stats");
@@ -115,6 +122,11 @@ fn what_stands_at_the_destination_is_told_with_what_becomes_of_it() {
     let skipped: Vec<_> = of(&lines, "entry").into_iter().filter(|line| line["action"] == "skip").collect();
     assert_eq!(skipped.len(), 4);
     assert!(skipped.iter().all(|line| line["reason"] == "exists"), "{skipped:?}");
+    fs::write(dir.path().join("tree/inner/b"), "longer").expect("a file");
+    let lines = run(dir.path(), &["-a", "--update=changed", "tree", "dest"]);
+    let copied = of(&lines, "entry").into_iter().find(|line| line["dest"] == "dest/tree/inner/b");
+    let copied = copied.expect("it is copied");
+    assert_eq!((&copied["action"], &copied["reason"]), (&"copy".into(), &"size_differs".into()));
     let lines = run(dir.path(), &["--backup=simple", "tree/a", "dest/tree/a"]);
     let [entry] = of(&lines, "entry")[..] else { panic!("{lines:?}") };
     assert_eq!(entry["backup"], "dest/tree/a~");

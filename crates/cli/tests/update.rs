@@ -162,6 +162,27 @@ fn a_second_run_writes_nothing() {
 }
 
 #[test]
+fn why_something_is_copied_again_is_said() {
+    let reasons = |kind: &str| {
+        let dir = changed_scene();
+        let said = haul(dir.path(), &["-aT", "-v", kind, "tree", "copy"]);
+        let of = |name: &str| {
+            let line = said.lines().find(|line| line.starts_with(&format!("'tree/{name}' -> 'copy/{name}'")));
+            line.map(|line| line.rsplit_once("': ").map_or("", |(_, why)| why).to_owned())
+        };
+        ["longer", "touched", "quiet", "retargeted", "new", "same"].map(of)
+    };
+    let why = |reasons: [&str; 6]| reasons.map(|reason| (reason != "-").then(|| reason.to_owned()));
+    assert_eq!(reasons("--update=changed"), why(["size differs", "time differs", "-", "contents differ", "", "-"]));
+    assert_eq!(
+        reasons("--update=content"),
+        why(["size differs", "contents differ", "contents differ", "contents differ", "", "-"])
+    );
+    // As cp has it.
+    assert_eq!(reasons("--update=older"), why(["-", "", "-", "", "", "-"]));
+}
+
+#[test]
 fn only_what_differs_is_written() {
     for kind in KINDS {
         let dir = changed_scene();

@@ -9,7 +9,7 @@ use haul_io::moved::Moved;
 use haul_io::profile::Setting;
 pub use haul_io::strategy::HoleSearch;
 pub use haul_io::transfer::Tried;
-use haul_sys::inode::Inode;
+use haul_sys::inode::{Inode, Kind};
 
 use crate::error::Error;
 use crate::images::ImageReport;
@@ -51,6 +51,12 @@ pub enum Event<'a> {
         dest: Cow<'a, Path>,
         /// Where the old destination went.
         backup: Option<Cow<'a, Path>>,
+        /// What the source is.
+        kind: Kind,
+        /// Bytes of a regular file when it was looked at; 0 of what is none.
+        size: u64,
+        /// What the old destination was found to be beside its source, if they were compared (`--update`).
+        reason: Option<Reason>,
     },
     /// A source was moved by giving it another name (`--move -v`).
     Renamed {
@@ -245,8 +251,9 @@ impl Event<'_> {
     pub(crate) fn into_owned(self) -> Event<'static> {
         match self {
             Event::Listed { entries, bytes } => Event::Listed { entries, bytes },
-            Event::Copying { source, dest, backup } => {
-                Event::Copying { source: kept(source), dest: kept(dest), backup: backup.map(kept) }
+            Event::Copying { source, dest, backup, kind, size, reason } => {
+                let (source, dest, backup) = (kept(source), kept(dest), backup.map(kept));
+                Event::Copying { source, dest, backup, kind, size, reason }
             }
             Event::Renamed { source, dest, backup } => {
                 Event::Renamed { source: kept(source), dest: kept(dest), backup: backup.map(kept) }
@@ -288,7 +295,7 @@ impl Event<'_> {
         let of = |path: &Path| path.as_os_str().len();
         size_of::<Event<'_>>()
             + match self {
-                Event::Copying { source, dest, backup } | Event::Renamed { source, dest, backup } => {
+                Event::Copying { source, dest, backup, .. } | Event::Renamed { source, dest, backup } => {
                     of(source) + of(dest) + backup.as_deref().map_or(0, of)
                 }
                 Event::UnBackedUp { backup: a, dest: b } | Event::ParentMade { source: a, dest: b } => of(a) + of(b),

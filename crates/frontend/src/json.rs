@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use haul_copy::events::{Event, Kept};
+use haul_copy::events::{Event, Kept, Reason};
 use haul_copy::plan::Plan;
+use haul_sys::inode::Kind;
 use serde_json::Value;
 
 use crate::bar::{Moment, Speed};
@@ -35,9 +36,15 @@ pub(crate) fn start(program: &OsStr, plan: &Plan) -> String {
 /// What a program hears of an event of the library. Nothing of one that only counts, or that has a file of its own to go to.
 pub(crate) fn event(event: &Event<'_>) -> Option<String> {
     let fields = match event {
-        Event::Copying { source, dest, backup } => {
+        Event::Copying { source, dest, backup, kind, size, reason } => {
             let backup = backup.as_deref().map(|backup| ("backup", backup));
-            entry("copy", [("source", &**source), ("dest", &**dest)].into_iter().chain(backup))
+            let mut fields = entry("copy", [("source", &**source), ("dest", &**dest)].into_iter().chain(backup));
+            fields.add("kind", kind_word(*kind));
+            if *kind == Kind::Regular {
+                fields.add("bytes", *size);
+            }
+            reason.and_then(differs).into_iter().for_each(|reason| fields.add("reason", reason));
+            fields
         }
         Event::Skipped(dest, why) => {
             let mut fields = entry("skip", [("dest", &**dest)]);
@@ -136,6 +143,30 @@ fn reason(why: Kept) -> &'static str {
     }
 }
 
+fn differs(why: Reason) -> Option<&'static str> {
+    Some(match why {
+        Reason::Older => "older",
+        Reason::SizeDiffers => "size_differs",
+        Reason::TimeDiffers => "time_differs",
+        Reason::ContentsDiffer => "contents_differ",
+        Reason::TypeDiffers => "type_differs",
+        _ => return None,
+    })
+}
+
+fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Regular => "file",
+        Kind::Directory => "directory",
+        Kind::SymbolicLink => "symbolic_link",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::CharacterDevice => "character_device",
+        Kind::BlockDevice => "block_device",
+        Kind::Unknown => "unknown",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
@@ -158,6 +189,10 @@ mod tests {
         Path::new(path).into()
     }
 
+    fn copying(kind: Kind, reason: Option<Reason>) -> Event<'static> {
+        Event::Copying { source: at("a"), dest: at("b"), backup: Some(at("b~")), kind, size: 5, reason }
+    }
+
     /// A line of each kind.
     fn lines() -> Vec<Value> {
         let error = Error::new(What::SameFile, "a").and("b");
@@ -166,7 +201,7 @@ mod tests {
         let record = Record::new("haul".into(), &ended, None, &Pace::default(), usage, Duration::ZERO, 0);
         let kept = [Kept::NotOlder, Kept::Same, Kept::Finished, Kept::Protected, Kept::Declined];
         let mut events = vec![
-            Event::Copying { source: at("a"), dest: at("b"), backup: Some(at("b~")) },
+            copying(Kind::Regular, Some(Reason::Older)),
             Event::Removed(at("b")),
             Event::Deleted { path: at("b"), directory: true },
             Event::Renamed { source: at("a"), dest: at("b"), backup: None },
@@ -178,6 +213,12 @@ mod tests {
             Event::Warning(std::borrow::Cow::Borrowed(&error)),
         ];
         events.extend(kept.map(|why| Event::Skipped(at("b"), why)));
+        let differs = [Reason::SizeDiffers, Reason::TimeDiffers, Reason::ContentsDiffer, Reason::TypeDiffers];
+        events.extend(differs.map(|why| copying(Kind::Regular, Some(why))));
+        let kinds = [Kind::Directory, Kind::SymbolicLink, Kind::Fifo, Kind::Socket];
+        events.extend(kinds.map(|kind| copying(kind, None)));
+        let others = [Kind::CharacterDevice, Kind::BlockDevice, Kind::Unknown];
+        events.extend(others.map(|kind| copying(kind, None)));
         let of_library = events.iter().map(|it| event(it).expect("programs hear of it"));
         let plan = Plan { sources: vec!["a".into()], destination: Destination::Guess("b".into()), ..Plan::default() };
         let others = [
@@ -214,14 +255,14 @@ mod tests {
             let fields: BTreeSet<&str> = fields.iter().map(String::as_str).collect();
             assert_eq!(documented.get(&event[..]), Some(&fields), "{event}");
         }
-        let events = |name: &&&str| !matches!(**name, "action" | "reason");
+        let events = |name: &&&str| !matches!(**name, "action" | "kind" | "reason");
         assert_eq!(documented.keys().filter(events).count(), printed.len());
     }
 
     #[test]
     fn the_document_names_each_word_that_a_field_may_have() {
         let lines = lines();
-        for field in ["action", "reason"] {
+        for field in ["action", "kind", "reason"] {
             let printed: BTreeSet<&str> = lines.iter().filter_map(|line| line[field].as_str()).collect();
             assert_eq!(documented()[field], printed);
         }
@@ -244,6 +285,18 @@ mod tests {
         {
             assert_eq!(line[field].as_f64(), Some(value), "{field}");
         }
+    }
+
+    #[test]
+    fn only_a_regular_file_has_bytes_and_only_what_was_compared_has_a_reason() {
+        let of = |kind, reason| parsed(&event(&copying(kind, reason)).expect("programs hear of it"));
+        let file = of(Kind::Regular, Some(Reason::SizeDiffers));
+        assert_eq!(
+            (&file["kind"], &file["bytes"], &file["reason"]),
+            (&"file".into(), &5.into(), &"size_differs".into())
+        );
+        let link = of(Kind::SymbolicLink, None);
+        assert_eq!((link.get("bytes"), link.get("reason")), (None, None));
     }
 
     #[test]

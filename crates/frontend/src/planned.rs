@@ -47,7 +47,8 @@ pub(crate) fn line(planned: &Planned<'_>, verbose: bool, quoter: &Quoter) -> Opt
     Some(line)
 }
 
-fn reason_words(reason: Reason) -> Option<&'static str> {
+/// Why something is replaced, or stays; `None` where nothing was compared.
+pub(crate) fn reason_words(reason: Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::Older => "older",
         Reason::SizeDiffers => "size differs",

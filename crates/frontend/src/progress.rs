@@ -333,7 +333,8 @@ mod tests {
         let path = || Path::new("copy").into();
         let deleted = Event::Deleted { path: path(), directory: false };
         let removed = Event::SourceRemoved { source: path(), directory: false };
-        let begun = Event::Copying { source: path(), dest: path(), backup: None };
+        let (kind, size) = (Kind::Regular, 1);
+        let begun = Event::Copying { source: path(), dest: path(), backup: None, kind, size, reason: None };
         for (events, expected) in [
             (vec![deleted.clone()], (Phase::Deleting, 1)),
             (vec![moved(100), deleted.clone(), removed.clone()], (Phase::Deleting, 2)),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::error::{Error, What};
-use haul_copy::events::{Confirm, Event, Kept, Observer, Question};
+use haul_copy::events::{Confirm, Event, Kept, Observer, Question, Reason};
 use haul_copy::plan::{Plan, Reflink};
 use haul_copy::run::Cancel;
 use haul_io::pace::Pace;
@@ -362,7 +362,15 @@ fn verbose_line(event: &Event<'_>, quoter: &Quoter, out_is_terminal: impl FnOnce
         line
     };
     Some(match event {
-        Event::Copying { source, dest, backup } => with_backup(words::arrow(source, dest, quoter), backup),
+        Event::Copying { source, dest, backup, reason, .. } => {
+            let line = with_backup(words::arrow(source, dest, quoter), backup);
+            // With --update=older the line is that of cp.
+            let reason = reason.filter(|reason| *reason != Reason::Older).and_then(planned::reason_words);
+            match reason {
+                Some(reason) => [&line[..], b": ", reason.as_bytes()].concat(),
+                None => line,
+            }
+        }
         Event::Renamed { source, dest, backup } => {
             with_backup([b"renamed ", &words::arrow(source, dest, quoter)[..]].concat(), backup)
         }

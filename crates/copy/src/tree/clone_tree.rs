@@ -14,14 +14,13 @@ use haul_sys::subvolume;
 
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::events::Event;
 use crate::plan::{
     CloneTree, ContextRule, Dereference, EngineChoice, LinkMode, ModeRule, Plan, Reflink, SmartCopy, Sparse, Verify,
     Wish,
 };
 use crate::tree::mounts;
 use crate::walk::{last_component, reopen_directory};
-use crate::work::entry::{DestState, Subject};
+use crate::work::entry::{DestState, Subject, announce};
 
 /// What came of it.
 pub(crate) enum Cloned {
@@ -49,8 +48,7 @@ pub(crate) fn clone_tree(worker: &mut Worker<'_>, subject: &Subject<'_>, state: 
     }
     let reason = match snapshot(worker, subject, state) {
         Ok(()) => {
-            let (source, dest) = (subject.source.path.into(), subject.dest.path.into());
-            worker.report.tell(&Event::Copying { source, dest, backup: None });
+            announce(&worker.report, subject, &DestState::default());
             worker.report.stats.cloned_trees += 1;
             return Cloned::Whole;
         }

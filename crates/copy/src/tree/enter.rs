@@ -11,7 +11,6 @@ use haul_sys::rustix::fs::OFlags;
 use crate::attributes::OWNER;
 use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
-use crate::events::Event;
 use crate::finish::{deletion, directories, naming, resume, shard, written};
 use crate::list::Index;
 use crate::meta::{NewEntries, Object};
@@ -19,7 +18,7 @@ use crate::publish::Sides;
 use crate::tree::claims::{self, made_at};
 use crate::walk::{Listing, PathNode, last_component, tagged_cache};
 use crate::work::directory::{Directory, Frame};
-use crate::work::entry::{DestState, Subject};
+use crate::work::entry::{DestState, Subject, announce};
 
 /// Permissions of all but the owner.
 const OTHERS: u32 = 0o077;
@@ -52,7 +51,7 @@ pub(crate) fn enter_directory(worker: &mut Worker<'_>, subject: &Subject<'_>, st
         claims::table(&mut worker.report, remembered, dest);
     }
     if fresh {
-        worker.report.tell(&Event::Copying { source: source.path.into(), dest: dest.path.into(), backup: None });
+        announce(&worker.report, subject, &DestState::default());
     }
     worker.report.stats.directories += 1;
     let entries = match created && !fresh || cx.plan.shard.is_some() {

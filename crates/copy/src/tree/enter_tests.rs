@@ -35,7 +35,8 @@ fn a_missing_directory_is_made_for_its_owner_alone() {
     let ran = enter(&bench, &new(), None);
     let frame = ran.value.as_ref().expect("it is entered");
     assert!(frame.place.created && frame.place.fresh && !frame.finished && !frame.through_link);
-    assert_eq!(ran.heard, [r#"Copying { source: "a", dest: "b", backup: None }"#]);
+    let begun = r#"Copying { source: "a", dest: "b", backup: None, kind: Directory, size: 0, reason: None }"#;
+    assert_eq!(ran.heard, [begun]);
     assert_eq!((ran.stats.directories, bench.tree()), (1, vec!["b/".into()]));
     assert_eq!(mode_of(bench.dest_path("b")) & 0o077, 0);
     assert_eq!(frame.place.dest_inode.id, bench.to("b").inode().unwrap().id);

@@ -1,13 +1,10 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
-use std::borrow::Cow;
-
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::events::Event;
 use crate::file::open::open_regular;
 use crate::file::{regular, special};
 use crate::finish::{moved, undo};
@@ -15,15 +12,15 @@ use crate::links::Made;
 use crate::peers::PeerGroup;
 use crate::peers::remote::RemoteSource;
 use crate::plan::{Backup, Dereference, LinkMode};
-use crate::report::{Reported, Reporter};
+use crate::report::Reported;
 use crate::sources::selection::words_for;
 use crate::tree::claims::{self, Earlier, Instead};
 use crate::tree::clone_tree::{Cloned, clone_tree};
 use crate::tree::walker::Walker;
 use crate::tree::{enter, existing, rename};
-use crate::walk::{Spot, last_component, path_below, renamed};
+use crate::walk::{Spot, last_component, path_below};
 use crate::work::directory::Frame;
-use crate::work::entry::{DestState, Level, Remote, Subject, Top};
+use crate::work::entry::{DestState, Level, Remote, Subject, Top, announce};
 
 /// Copies one entry, well or badly; of a directory whose contents come next, this gives it to the caller.
 pub(crate) fn visit(
@@ -242,15 +239,6 @@ pub(crate) fn through_just_made_link(walker: &Walker<'_>, subject: &Subject<'_>,
         None => subject.dest.inode(),
     };
     entry.is_ok_and(|entry| entry.kind == Kind::SymbolicLink && walker.operands.have_made(subject.dest, &entry))
-}
-
-fn announce(report: &Reporter<'_>, subject: &Subject<'_>, state: &DestState) {
-    let backup = state.backup.as_ref().map(|name| renamed(subject.dest.path, name));
-    report.tell(&Event::Copying {
-        source: subject.source.path.into(),
-        dest: subject.dest.path.into(),
-        backup: backup.map(Cow::Owned),
-    });
 }
 
 /// The source was met before.

@@ -50,7 +50,8 @@ fn a_file_is_copied_and_the_visit_is_over() {
     let ran = visited(&bench, "a", "b");
     assert_eq!((ran.value, troubles(&ran)), (DONE, vec![]));
     assert_eq!(bench.tree(), ["b: new"]);
-    assert_eq!(ran.heard, [r#"Copying { source: "a", dest: "b", backup: None }"#]);
+    let begun = r#"Copying { source: "a", dest: "b", backup: None, kind: Regular, size: 3, reason: None }"#;
+    assert_eq!(ran.heard, [begun]);
 }
 
 #[test]

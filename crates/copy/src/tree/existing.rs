@@ -16,7 +16,7 @@ use crate::file::open::open_regular;
 use crate::finish::removal::Removal;
 use crate::finish::{deletion, moved, naming, shard};
 use crate::journal::{Digest, Fingerprint};
-use crate::plan::{Dereference, Overwrite};
+use crate::plan::{Dereference, Overwrite, Plan};
 use crate::publish::backup;
 use crate::report::Reporter;
 use crate::tree::claims::{self, Earlier, Instead};
@@ -136,31 +136,44 @@ fn look(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Option<Existin
 
 /// Does what is decided about an existing destination.
 fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing) -> Option<DestState> {
-    let refused = match decision(walker, subject, &existing, &mut Answers::default()) {
+    let mut answers = Answers::default();
+    let decision = decision(walker, subject, &existing, &mut answers);
+    let reason = reason(subject, &existing, &answers, walker.worker.cx.plan);
+    let state = match decision {
         Decision::Ask(_) | Decision::Nothing => return None,
         Decision::Keep(why) => {
             keep(walker, subject, &existing, why);
             return None;
         }
         Decision::WriteInto(identity) => {
-            return Some(DestState { existing: Some(Box::new(existing)), identity, ..DestState::default() });
+            Ok(DestState { existing: Some(Box::new(existing)), identity, ..DestState::default() })
         }
-        Decision::Replace(identity) => {
-            return Some(DestState { new: true, replaces: true, identity, ..DestState::default() });
-        }
-        Decision::Remove => {
-            let removed = entry::remove(&mut walker.worker.report, subject.dest);
-            return removed.then(|| DestState { new: true, removed, ..DestState::default() });
-        }
-        Decision::Delete(conflict) => match delete(&mut walker.worker, subject, &existing, conflict) {
-            Ok(()) => return Some(DestState { new: true, removed: true, ..DestState::default() }),
-            Err(error) => error,
+        Decision::Replace(identity) => Ok(DestState { new: true, replaces: true, identity, ..DestState::default() }),
+        Decision::Remove => match entry::remove(&mut walker.worker.report, subject.dest) {
+            true => Ok(DestState { new: true, removed: true, ..DestState::default() }),
+            false => return None,
         },
-        Decision::BackUp { link, identity } => return back_up(&mut walker.worker, subject, link, identity),
-        Decision::Refuse(what) => refusal(subject, what),
+        Decision::Delete(conflict) => delete(&mut walker.worker, subject, &existing, conflict).map(|()| DestState {
+            new: true,
+            removed: true,
+            ..DestState::default()
+        }),
+        Decision::BackUp { link, identity } => Ok(back_up(&mut walker.worker, subject, link, identity)?),
+        Decision::Refuse(what) => Err(refusal(subject, what)),
     };
-    walker.worker.report.problem(refused);
-    None
+    match state {
+        Ok(state) => Some(DestState { reason: (reason != Reason::Any).then_some(reason), ..state }),
+        Err(refused) => {
+            walker.worker.report.problem(refused);
+            None
+        }
+    }
+}
+
+/// What an existing destination was found to be beside its source.
+fn reason(subject: &Subject<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Reason {
+    let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand() };
+    decide::reason(&source, existing, answers, plan)
 }
 
 /// Opens what is to take the place of something that goes: that must not go for what cannot be read. False for what is read only
@@ -261,8 +274,7 @@ pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<
         }
     };
     let decision = decision(walker, subject, &existing, &mut answers);
-    let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand() };
-    let reason = decide::reason(&source, &existing, &answers, plan);
+    let reason = reason(subject, &existing, &answers, plan);
     Ok(Some(Foreseen { existing, decision, reason }))
 }
 

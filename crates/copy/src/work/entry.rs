@@ -1,5 +1,6 @@
 //! An entry to be copied, where in the tree it stands, how its destination is when its copy begins, and what comes of it.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -8,12 +9,12 @@ use std::sync::Arc;
 use haul_io::transfer::Peers;
 use haul_io::verify::Checked;
 use haul_sys::Errno;
-use haul_sys::inode::{FileId, Inode};
+use haul_sys::inode::{FileId, Inode, Kind};
 
 use crate::attributes::ReplacedFile;
 use crate::decide::Existing;
 use crate::error::{Error, What};
-use crate::events::Event;
+use crate::events::{Event, Reason};
 use crate::journal::Fingerprint;
 use crate::links::DestDir;
 use crate::list::Index;
@@ -21,7 +22,7 @@ use crate::meta::NewEntries;
 use crate::plan::Dereference;
 use crate::publish::Sides;
 use crate::report::Reporter;
-use crate::walk::{Identity, Spot};
+use crate::walk::{Identity, Spot, renamed};
 use crate::work::directory::Frame;
 
 /// Where in the tree an entry stands.
@@ -116,6 +117,22 @@ pub(crate) struct DestState {
     pub identity: Identity,
     /// What is known of the directory that it stands in.
     pub entries: NewEntries,
+    /// What stood there was found to be, if it was compared.
+    pub reason: Option<Reason>,
+}
+
+/// Tells that the copy of an entry begins.
+pub(crate) fn announce(report: &Reporter<'_>, subject: &Subject<'_>, state: &DestState) {
+    let backup = state.backup.as_ref().map(|name| renamed(subject.dest.path, name));
+    let (kind, size) = (subject.inode.kind, subject.inode.size);
+    report.tell(&Event::Copying {
+        source: subject.source.path.into(),
+        dest: subject.dest.path.into(),
+        backup: backup.map(Cow::Owned),
+        kind,
+        size: if kind == Kind::Regular { size } else { 0 },
+        reason: state.reason,
+    });
 }
 
 /// Removes an existing destination that is not a directory.
