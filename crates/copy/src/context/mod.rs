@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use haul_io::transfer::{self, Mover};
+use haul_io::transfer::{self, Buffers, Mover};
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 use haul_sys::kernel::Kernel;
 use parking_lot::Mutex;
@@ -171,6 +171,8 @@ pub(crate) struct Worker<'a> {
     pub writes_to: Option<DeviceNumber>,
     /// Memory for the two paths of the next entry of a directory.
     pub paths: [PathCursor; 2],
+    /// Memory for comparisons of small files.
+    pub buffers: Buffers,
 }
 
 impl<'a> Worker<'a> {
@@ -183,6 +185,7 @@ impl<'a> Worker<'a> {
             deferred: Vec::new(),
             writes_to: None,
             paths: Default::default(),
+            buffers: Buffers::for_size(0),
         }
     }
 

@@ -279,7 +279,7 @@ pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<
 }
 
 /// Asks for the decision, and finds out what it depends on.
-fn decision(walker: &Walker<'_>, subject: &Subject<'_>, existing: &Existing, answers: &mut Answers) -> Decision {
+fn decision(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, answers: &mut Answers) -> Decision {
     let cx = walker.worker.cx;
     let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand() };
     loop {
@@ -289,7 +289,7 @@ fn decision(walker: &Walker<'_>, subject: &Subject<'_>, existing: &Existing, ans
         };
         match fact {
             Fact::CloseLook => answers.close_look = Some(close_look(subject, &source, existing)),
-            Fact::Contents => match same::has_same_contents(cx, subject, existing) {
+            Fact::Contents => match same::has_same_contents(&mut walker.worker, subject, existing) {
                 None => return Decision::Nothing,
                 same => answers.same_contents = same,
             },

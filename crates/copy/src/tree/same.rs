@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use haul_io::transfer::{Buffers, Comparison};
+use haul_io::transfer::Comparison;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
@@ -20,22 +20,23 @@ use crate::work::entry::Subject;
 
 /// Whether the two have the same bytes, or are symbolic links of the same text. What cannot be read is taken for different: the
 /// copy will say why. None if the run was cancelled meanwhile.
-pub(crate) fn has_same_contents(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> Option<bool> {
+pub(crate) fn has_same_contents(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> Option<bool> {
     if subject.inode.kind == Kind::SymbolicLink {
         let [text, found] = [subject.source.read_link(), subject.dest.read_link()];
         return Some(text.is_ok() && text == found);
     }
-    let same = compare(cx, subject, existing).unwrap_or(false);
-    (!cx.cancelled()).then_some(same)
+    let same = compare(worker, subject, existing).unwrap_or(false);
+    (!worker.cx.cancelled()).then_some(same)
 }
 
-fn compare(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> Result<bool, Errno> {
+fn compare(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> Result<bool, Errno> {
     let open = |spot: Spot<'_>, follow, seen| {
         let (file, inode) = checked(open_to_read(spot, follow, seen), seen)?;
         Ok((Arc::new(file), inode))
     };
     let (source, inode) = open(subject.source, subject.follow(), &subject.inode)?;
     let (copy, found) = open(subject.dest, leads_elsewhere(existing), &existing.target)?;
+    let cx = worker.cx;
     let comparison = Comparison {
         files: [&source, &copy],
         inodes: [&inode, &found],
@@ -43,7 +44,8 @@ fn compare(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> Re
         cache: cx.plan.data.cache,
         stop: &|| cx.cancelled(),
     };
-    let difference = comparison.first_difference(&mut Buffers::for_size(inode.size));
+    worker.buffers.fit(inode.size);
+    let difference = comparison.first_difference(&mut worker.buffers);
     difference.map(|difference| difference.is_none()).map_err(|(_, errno)| errno)
 }
 

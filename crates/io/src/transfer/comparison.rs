@@ -33,9 +33,16 @@ impl Buffers {
     /// For files of this size: no more than they need.
     #[must_use]
     pub fn for_size(size: u64) -> Buffers {
+        let mut buffers = Buffers([Vec::new(), Vec::new()]);
+        buffers.fit(size);
+        buffers
+    }
+
+    /// Makes them those for files of this size. The memory of larger ones is kept.
+    pub fn fit(&mut self, size: u64) {
         // One more, so that one read tells where they end.
         let size = usize::try_from(size.saturating_add(1)).unwrap_or(WINDOW).min(WINDOW);
-        Buffers([vec![0; size], vec![0; size]])
+        self.0.iter_mut().for_each(|buffer| buffer.resize(size, 0));
     }
 }
 
