@@ -232,7 +232,7 @@ impl Command {
             self.report.screen().complain(self.record(&summary, status).show(format).as_bytes());
         } else if self.sums_up {
             let line = summary_line(&summary, self.call.started.elapsed());
-            self.report.screen().complain(line.as_bytes());
+            self.report.screen().sum_up(line.as_bytes());
         }
         self.end(&summary, signal, status)
     }

@@ -2,11 +2,16 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write, pipe};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use haul_testbed::{Command, create_painted, temp_dir};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Action, tcflow};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
@@ -95,6 +100,56 @@ fn the_last_line_on_a_terminal_says_what_was_done() {
     assert!(seen.starts_with("1 file, 4 B in ") && seen.lines().count() == 1, "{seen:?}");
     let seen = shown(dir.path(), "exec -a haul \"$HAUL\" -n a b");
     assert!(seen.starts_with("0 files, 0 B in ") && seen.ends_with(" s, 1 skipped\r\n"), "{seen:?}");
+}
+
+/// Copies a tree for some seconds, which a bar is to be shown of on a stream that takes nothing; returns what `-v` has said.
+fn copied_unseen(stderr: OwnedFd) -> String {
+    let dir = temp_dir();
+    fs::create_dir(dir.path().join("tree")).expect("a directory");
+    for name in ["a", "b", "c"] {
+        create_painted(dir.path().join("tree").join(name), 300_000);
+    }
+    let mut command = Command::new(HAUL);
+    command.arg0("haul").args(["-rv", "--progress=always", "--limit=256K", "--reflink=never", "tree", "dest"]);
+    // Far longer than the copy takes, far shorter than who waits for ever.
+    command.deadline(Duration::from_secs(100)).current_dir(dir.path()).env("LC_ALL", "C");
+    let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("it can be run");
+    let mut said = String::new();
+    child.stdout.take().expect("it is piped").read_to_string(&mut said).expect("plain words");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(fs::metadata(dir.path().join("dest/c")).expect("it was copied").len(), 300_000);
+    said
+}
+
+const SAID: &str = "'tree' -> 'dest'\n'tree/a' -> 'dest/a'\n'tree/b' -> 'dest/b'\n'tree/c' -> 'dest/c'\n";
+
+#[test]
+fn a_reader_of_the_bar_that_has_stopped_holds_up_nothing() {
+    let (_reader, mut writer) = pipe().expect("there are pipes");
+    let flags = fcntl_getfl(&writer).expect("it is open");
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("it is a pipe");
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    fcntl_setfl(&writer, flags).expect("it is a pipe");
+    let lines = copied_unseen(writer.into());
+    assert_eq!(sorted(&lines), sorted(SAID));
+}
+
+#[test]
+fn a_terminal_that_was_stopped_holds_up_nothing() {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+    grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is ours");
+    let name = ptsname(&master, Vec::new()).expect("it has a name");
+    let terminal = open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).expect("it is there");
+    // As Ctrl-S does.
+    tcflow(&terminal, Action::OOff).expect("it is a terminal");
+    let lines = copied_unseen(terminal);
+    assert_eq!(sorted(&lines), sorted(SAID));
+}
+
+fn sorted(lines: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = lines.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 #[test]

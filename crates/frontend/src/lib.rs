@@ -11,7 +11,7 @@
 //! 1. text, numbers and files: [`quote`], [`size`], `nearest`, [`words`], `planned`, [`exit`], [`files`]
 //! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
 //! 3. what an option is: [`values`], [`complaint`], [`given`], [`flags`], [`getopt`]
-//! 4. what is printed and written: [`screen`], `bar`, `causes`, [`record`], [`summary`], [`json`], `progress`,
+//! 4. what is printed and written: `nonblocking`, [`screen`], `bar`, `causes`, [`record`], [`summary`], [`json`], `progress`,
 //!    [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
 //! 6. before and beside a run: [`profile`], [`session`], [`watch`]
@@ -31,6 +31,7 @@ pub mod given;
 pub mod help;
 pub mod json;
 mod nearest;
+mod nonblocking;
 pub mod options;
 pub mod persona;
 mod planned;

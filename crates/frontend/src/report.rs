@@ -166,8 +166,8 @@ impl Report {
         lock(&self.screen)
     }
 
-    /// Draws the progress bar, unless somebody else is writing: a reader of standard output that has stopped must not
-    /// stop the thread that hears signals, too.
+    /// Draws the progress bar, unless somebody else is writing, or there is no room for it: a reader that has stopped must
+    /// not stop the thread that hears signals, too, nor a bar those that copy.
     pub(crate) fn try_show_bar(&self, bar: &[u8]) {
         if let Ok(mut screen) = self.screen.try_lock() {
             screen.show_bar(bar);

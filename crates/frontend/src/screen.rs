@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use haul_sys::process_state::stdout_was_closed;
 use haul_sys::rustix::{io, stdio};
 
 use haul_sys::Errno;
 
+use crate::nonblocking::NonBlocking;
 use crate::quote::Quoter;
 
 /// Output waits in memory until there is this much of it, in bytes, unless a terminal shows it.
@@ -17,6 +19,9 @@ const BUFFER: usize = 64 << 10;
 
 /// Clears the line that the cursor is in.
 const CLEAR: &[u8] = b"\r\x1b[K";
+
+/// How long the line that sums up a run waits for a terminal or a reader that has no room for it.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// Takes text for standard output (true) or standard error (false) of another process.
 pub type PassOn = Box<dyn Fn(bool, &[u8]) + Send>;
@@ -32,6 +37,8 @@ pub struct Screen {
     /// The same for standard error.
     pub(crate) err_is_terminal: bool,
     quoter: Quoter,
+    /// Where the bar goes, once there was one. A terminal that was stopped (Ctrl-S) must not stop the copy.
+    bar: Option<NonBlocking<'static>>,
     bar_is_shown: bool,
     /// No bar is drawn: the user is being asked something, or the run is over.
     quiet: bool,
@@ -49,6 +56,7 @@ impl Screen {
             out_is_terminal: std::io::stdout().is_terminal(),
             err_is_terminal: std::io::stderr().is_terminal(),
             quoter: Quoter::from_environment(),
+            bar: None,
             bar_is_shown: false,
             quiet: false,
             ended: false,
@@ -77,9 +85,11 @@ impl Screen {
             return pass_on(true, text);
         }
         if self.out_is_terminal {
+            // By the same stream: the terminal of the bar, where that is another one, may have been stopped.
+            let hidden_bar = self.hidden_bar();
+            self.waiting.extend_from_slice(hidden_bar);
             // Most names are quoted already. Programs and cp's readers get the others as they are, people do not.
             self.waiting.extend_from_slice(&self.quoter.harmless(text));
-            self.hide_bar();
         } else {
             self.waiting.extend_from_slice(text);
         }
@@ -107,10 +117,22 @@ impl Screen {
         if let Some(pass_on) = &self.elsewhere {
             return pass_on(false, message);
         }
-        self.hide_bar();
-        let message = if self.err_is_terminal { self.quoter.harmless(message) } else { Cow::Borrowed(message) };
+        let text = self.message(message);
         // There is no reader left for a complaint about that.
-        write_all(stdio::stderr(), &message).ok();
+        write_all(stdio::stderr(), &text).ok();
+    }
+
+    /// Prints the line at the end of a run that somebody has watched, if there is room for it soon: the run does not wait for a
+    /// terminal that was stopped.
+    pub fn sum_up(&mut self, line: &[u8]) {
+        let text = self.message(line);
+        self.bar().write_within(GRACE, &text);
+    }
+
+    /// A message as it goes to standard error, in the place of the bar.
+    fn message(&mut self, message: &[u8]) -> Vec<u8> {
+        let message = if self.err_is_terminal { self.quoter.harmless(message) } else { Cow::Borrowed(message) };
+        [self.hidden_bar(), &message].concat()
     }
 
     /// The same for a process that ends while another thread holds the screen.
@@ -119,21 +141,24 @@ impl Screen {
         write_all(stdio::stderr(), &Quoter::from_environment().harmless(message)).ok();
     }
 
-    /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own.
+    /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own. Where there
+    /// is no room for it, it is not shown.
     pub(crate) fn show_bar(&mut self, bar: &[u8]) {
         if self.quiet {
             return;
         }
         let text = if self.err_is_terminal { [CLEAR, bar].concat() } else { [bar, b"\n"].concat() };
-        self.bar_is_shown = self.err_is_terminal;
         // The bar is no part of the result.
-        write_all(stdio::stderr(), &text).ok();
+        self.bar_is_shown |= self.bar().write(&text) && self.err_is_terminal;
     }
 
-    fn hide_bar(&mut self) {
-        if std::mem::take(&mut self.bar_is_shown) {
-            write_all(stdio::stderr(), CLEAR).ok();
-        }
+    /// What hides the bar, before something else is printed in its place.
+    fn hidden_bar(&mut self) -> &'static [u8] {
+        if std::mem::take(&mut self.bar_is_shown) { CLEAR } else { b"" }
+    }
+
+    fn bar(&mut self) -> &NonBlocking<'static> {
+        self.bar.get_or_insert_with(|| NonBlocking::new(stdio::stderr()))
     }
 
     /// Whether nothing is to be shown that nobody has asked for.
@@ -171,7 +196,8 @@ impl Screen {
     /// The first failure of any write to standard output.
     pub fn finish(&mut self) -> Result<(), Errno> {
         self.quiet = true;
-        self.hide_bar();
+        // Where there is no room for that, it is hidden by whatever is printed next.
+        self.bar_is_shown = self.bar_is_shown && !self.bar().write(CLEAR);
         self.flush();
         self.failed.map_or(Ok(()), Err)
     }

@@ -162,7 +162,7 @@ impl Job {
             let record = Record::new(NAME.to_owned(), &summary, profile, report.pace(), usage, time, status);
             report.screen().complain((record.show(format) + &figures::show(format, &accounts)).as_bytes());
         } else if self.agreed.progress && !self.show.quiet {
-            report.screen().complain(summary_line(&summary, started.elapsed()).as_bytes());
+            report.screen().sum_up(summary_line(&summary, started.elapsed()).as_bytes());
         }
         status
     }

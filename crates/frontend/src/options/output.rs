@@ -59,7 +59,8 @@ pub const FLAGS: &[Flag] = &[
                   compared; the bar shows what is only copied as = before that. With --resume, what earlier runs have \
                   copied counts from the start. Where the bar may be shown, one line at the end says what was copied, how \
                   fast, what was shared, cloned, renamed, skipped, excluded or deleted, and how many errors there were, \
-                  unless --stats says more; called as cp, haul prints no such line.",
+                  unless --stats says more; called as cp, haul prints no such line. The copy waits neither for a \
+                  terminal that was stopped (Ctrl-S) nor for a reader that has stopped, to show the bar or that line.",
         effect: Word("auto", |draft, word| {
             draft.show.progress = match word {
                 "always" => When::Always,
