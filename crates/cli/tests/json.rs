@@ -269,6 +269,43 @@ fn progress_is_told_each_second_with_the_totals_and_the_time_left() {
 }
 
 #[test]
+fn while_a_run_only_deletes_progress_says_so_and_how_much() {
+    if !haul_testbed::guest::has("strace") {
+        return haul_testbed::skip("strace is missing");
+    }
+    // Directory by directory, and at the end of the run.
+    for options in [&[][..], &["--atomic"]] {
+        let dir = scene();
+        run(dir.path(), &["-aT", "tree", "dest"]);
+        for number in 0..60 {
+            fs::write(dir.path().join(format!("dest/inner/{number}")), "").expect("a file");
+        }
+        let mut command = Command::new("strace");
+        // So that all of it takes some seconds.
+        command.args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=unlinkat",
+            "-e",
+            "inject=unlinkat:delay_enter=50000",
+        ]);
+        command.args([HAUL, "--json", "-aT", "--delete"]).args(options).args(["tree", "dest"]);
+        let mut child = command.current_dir(dir.path()).stdout(Stdio::piped()).spawn().expect("strace can be run");
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+        let deleting = out.by_ref().map(|line| parsed(&line)).find(|line| line["phase"] == "deleting");
+        let deleting = deleting.expect("it is slow enough");
+        assert!((1..=60).contains(&deleting["entries_deleted"].as_u64().expect("a number")), "{deleting}");
+        assert_eq!(deleting["seconds_left"], Value::Null);
+        let rest: Vec<Value> = out.map(|line| parsed(&line)).collect();
+        assert_eq!(last(&rest)["stats"]["files"]["deleted"], 60);
+        assert!(child.wait().expect("it ends").success());
+    }
+}
+
+#[test]
 fn what_prints_on_standard_output_does_not_go_with_it() {
     let dir = scene();
     for arguments in [
