@@ -11,6 +11,7 @@ use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::inode::Inode;
 
 use haul_io::facts::Surroundings;
+use haul_io::transfer::Scattered;
 
 use super::changes::Look;
 
@@ -99,4 +100,6 @@ pub struct Given<'a> {
     pub first: Look,
     /// Facts about both sides, if they were asked for already.
     pub around: Option<Surroundings>,
+    /// How it goes to its device, if somebody has to see to that.
+    pub unwritten: Option<Scattered>,
 }

@@ -197,6 +197,7 @@ impl<'a> Copy<'a> {
             side: Side::new(Arc::clone(&dest.file), true),
             direct: self.io_mode.dest.clone(),
             holds_old: dest.is_device(),
+            unwritten: self.task.given.as_ref().and_then(|given| given.unwritten.clone()),
         }
     }
 

@@ -164,5 +164,8 @@ fn write(
             Message::Skip { offset, len } => writing.zeros(offset, len).map_err(Stop::Failed)?,
         }
     }
+    if let Some(sink) = writing.sink {
+        sink.end();
+    }
     Ok(())
 }

@@ -10,6 +10,7 @@ use haul_io::engine::calls::{again, write_some};
 use haul_io::engine::hole;
 use haul_io::engine::{FailedOn, Failure, Side, Zeros};
 use haul_io::moved::Moved;
+use haul_io::transfer::Scattered;
 
 use super::source::Direct;
 
@@ -21,6 +22,8 @@ pub(super) struct Sink {
     pub(super) direct: Option<Direct>,
     /// Old contents stay where nothing is written: a block device.
     pub(super) holds_old: bool,
+    /// Of what goes through the page cache, a slow device has little left to write.
+    pub(super) unwritten: Option<Scattered>,
 }
 
 /// What became of a range of zeros.
@@ -58,7 +61,23 @@ impl Sink {
                 piece = piece.min(direct.align - (at % direct.align as u64) as usize);
             }
         }
-        write_some(&*self.kernel, &self.side, &bytes[..piece], at)
+        let count = write_some(&*self.kernel, &self.side, &bytes[..piece], at)?;
+        self.cached((at, count as u64), count as u64);
+        Ok(count)
+    }
+
+    /// So many bytes of a range went through the page cache.
+    fn cached(&mut self, range: (u64, u64), bytes: u64) {
+        if let Some(unwritten) = &mut self.unwritten {
+            unwritten.wrote(range, bytes);
+        }
+    }
+
+    /// The thread writes no more for now.
+    pub(super) fn end(&mut self) {
+        if let Some(unwritten) = &mut self.unwritten {
+            unwritten.end();
+        }
     }
 
     /// Makes zeros of old contents: without writing, if that is possible.
@@ -70,6 +89,9 @@ impl Sink {
 
     /// Writes a range of zeros.
     pub(super) fn zeros(&mut self, offset: u64, len: u64) -> Result<(), Failure> {
-        hole::make(&*self.kernel, &self.side, offset, len, Zeros::Write, &mut Moved::default())
+        let mut moved = Moved::default();
+        hole::make(&*self.kernel, &self.side, offset, len, Zeros::Write, &mut moved)?;
+        self.cached((offset, len), moved.written);
+        Ok(())
     }
 }

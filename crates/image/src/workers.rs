@@ -77,6 +77,7 @@ pub(super) fn run(
     let last = supply.lock().last.take();
     let mut worker = worker();
     let done = last.map_or(Ok(()), |last| worker.copy(&last, &mut worker.buffer(), &mut Vec::new()));
+    worker.sink.end();
     // Those that ended before the others have waited, too.
     counters.working.add(started.elapsed() * count);
     done
@@ -187,6 +188,7 @@ impl Worker<'_, '_> {
                 self.copy(piece, &mut buffer, &mut runs)?;
             }
         }
+        self.sink.end();
         Ok(())
     }
 

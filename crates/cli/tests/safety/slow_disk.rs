@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_testbed::{Bed, Fs, SlowDisk, create_painted, first_difference};
+use haul_testbed::guest::has;
+use haul_testbed::{Bed, Fs, SlowDisk, create_painted, first_difference, skip};
 
 use super::{assert_same_trees, run, succeeds};
 
@@ -56,4 +57,26 @@ fn small_files_behind_a_large_one_are_not_left_to_a_slow_disk_either() {
     assert!(made + left >= 600, "{made} writes were made, {left} were left");
     assert!(left <= three_seconds(), "{made} writes were made, {left} were left");
     assert_same_trees(&place.join("tree"), &disk.path().join("tree"));
+}
+
+#[test]
+fn what_a_disk_image_uses_is_not_left_to_a_slow_disk_either() {
+    if !has("mkfs.ext4") || !has("debugfs") {
+        return skip("mkfs.ext4 or debugfs is missing");
+    }
+    let Some(bed) = Bed::new() else { return };
+    let Some(place) = bed.mount(Fs::Tmpfs) else { return };
+    fs::create_dir(place.join("guest")).unwrap();
+    create_painted(place.join("guest/large"), 100 << 20);
+    fs::File::create(place.join("image")).unwrap().set_len(160 << 20).unwrap();
+    let (guest, image) = (place.join("guest"), place.join("image"));
+    run("mkfs.ext4", &["-qF", "-d", guest.to_str().unwrap(), image.to_str().unwrap()]);
+    let Some(disk) = SlowDisk::mount(&bed, "slow", 250 << 20, false) else { return };
+    let copy = disk.path().join("copy");
+    let (made, left) = writes(&disk, &place, &["--smart=require", "image", copy.to_str().unwrap()]);
+    assert!(made + left >= 800, "{made} writes were made, {left} were left");
+    assert!(left <= three_seconds(), "{made} writes were made, {left} were left");
+    let found = place.join("found");
+    run("debugfs", &["-R", &format!("dump /large {}", found.display()), copy.to_str().unwrap()]);
+    assert_eq!(first_difference(guest.join("large"), found), None);
 }

@@ -155,6 +155,9 @@ pub(crate) fn move_image(worker: &mut Worker<'_>, job: &FileData<'_>, looked: &m
     let data = &job.transfer;
     let sides = ((data.source.as_fd(), data.source_inode), (data.dest.as_fd(), data.dest_inode));
     let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
+    let used = source.total().saturating_sub(found.free().bytes());
+    let dest = (&data.dest, data.dest_inode);
+    let unwritten = cx.services.transfers.scattered(dest, used, &cx.plan.data, &session.cancel);
     let task = Task {
         source,
         dest: job.dest_path,
@@ -164,12 +167,21 @@ pub(crate) fn move_image(worker: &mut Worker<'_>, job: &FileData<'_>, looked: &m
         system: System::default(),
         stop: &|| session.cancel.is_cancelled(),
         unfinished: haul_image::Unfinished::default(),
-        given: Some(Given { dest: Arc::clone(&data.dest), dest_inode: data.dest_inode, first: looked.first, around }),
+        given: Some(Given {
+            dest: Arc::clone(&data.dest),
+            dest_inode: data.dest_inode,
+            first: looked.first,
+            around,
+            unwritten: unwritten.clone(),
+        }),
         found: Some(found),
         pace: Some(&session.pace),
         observer: &progress,
     };
     let done = haul_image::copy(&task);
+    if let (Err(_), Some(unwritten)) = (&done, unwritten) {
+        unwritten.abandon();
+    }
     let written = done.as_ref().map_or(0, |done| done.stats.copied);
     probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
     let done = done.map_err(|failure| Broken { error: failure.error })?;

@@ -207,8 +207,7 @@ pub const FLAGS: &[Flag] = &[
                   MiB of it, and again 8 MiB after each further GiB. If that is less than 100 MB/s, haul begins write-back of all further data as soon as it is \
                   copied, and waits while the device has more to write than it does in 1.5 s. That is no sync: for \
                   durable copies use --durable. Only files of 1 MiB and more show how quick a device is. Network \
-                  filesystems and FUSE write each file at its close in any case. Copies that --smart makes of disk \
-                  images are left to the kernel.",
+                  filesystems and FUSE write each file at its close in any case.",
         effect: Word("auto", |draft, word| {
             draft.plan.data.writeback = if word == "kernel" { Writeback::Kernel } else { Writeback::Auto };
         }),

@@ -52,3 +52,4 @@ pub use pseudo_file::{has_storage, is_pseudo_file};
 pub use readahead::read_ahead;
 pub use report::{Cause, PartReport, Report, Stop, Tried};
 pub use shared_range::{Chunk, Peers};
+pub use unwritten::Scattered;

@@ -24,7 +24,7 @@ use super::readahead::Trial;
 use super::report::{Cause, PartReport, Report, Stop, Tried};
 use super::sides::direct_align;
 use super::small::Small;
-use super::unwritten::{Device, PIECE, Sending, Unwritten};
+use super::unwritten::{Device, PIECE, Scattered, Sending, Unwritten};
 use crate::control::{Cancel, Control};
 use crate::options::{DataOptions, Writeback};
 use crate::profile::{PlaceEntry, Preference, SizeClass};
@@ -49,6 +49,21 @@ impl Shared {
     /// The first one of data that such a device did not take.
     pub fn settle_unwritten(&self, cancel: &Cancel) -> Result<(), Errno> {
         self.unwritten.settle(&|| cancel.is_cancelled()).map_or(Ok(()), Err)
+    }
+
+    /// How a file that no mover writes goes to its device, about so many bytes of it, if somebody has to see to that.
+    pub fn scattered(
+        &self,
+        (dest, inode): (&Arc<OwnedFd>, &Inode),
+        bytes: u64,
+        options: &DataOptions,
+        cancel: &Cancel,
+    ) -> Option<Scattered> {
+        if options.writeback == Writeback::Kernel || inode.kind != Kind::Regular {
+            return None;
+        }
+        let device = self.unwritten.device(inode.id.device(), dest.as_fd())?;
+        Some(Scattered::new(Arc::new(Sending::new(device, dest, (0, bytes), cancel))))
     }
 }
 

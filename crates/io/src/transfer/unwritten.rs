@@ -624,6 +624,10 @@ impl Sending {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             ((from, to - from), bytes)
         };
+        self.left(range, bytes);
+    }
+
+    fn left(&self, range: (u64, u64), bytes: u64) {
         let reopen = || match self.reopened.get() {
             Some(known) => Some(Arc::clone(known)),
             None => {
@@ -632,6 +636,58 @@ impl Sending {
             }
         };
         self.device.left(&self.dest, (range, bytes, self.len), (&self.cancel, reopen));
+    }
+}
+
+/// What a thread writes to a file, wherever in it that is, on its way to a device. A clone is for another thread, and begins with
+/// nothing.
+pub struct Scattered {
+    file: Arc<Sending>,
+    /// From the first byte that is not queued yet to behind the last one, and how many of these bytes were written.
+    range: (u64, u64),
+    bytes: u64,
+}
+
+impl std::fmt::Debug for Scattered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scattered").field("range", &self.range).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Clone for Scattered {
+    fn clone(&self) -> Scattered {
+        Scattered::new(Arc::clone(&self.file))
+    }
+}
+
+impl Scattered {
+    pub(super) fn new(file: Arc<Sending>) -> Scattered {
+        Scattered { file, range: (u64::MAX, 0), bytes: 0 }
+    }
+
+    /// So many bytes were written to this range (offset and length) by way of the page cache. Waits until the file is not too far
+    /// ahead of the device.
+    pub fn wrote(&mut self, (offset, len): (u64, u64), bytes: u64) {
+        self.range = (self.range.0.min(offset), self.range.1.max(offset + len));
+        self.bytes += bytes;
+        if self.bytes >= PIECE {
+            self.end();
+        }
+    }
+
+    /// The thread writes no more for now.
+    pub fn end(&mut self) {
+        let (from, to) = std::mem::replace(&mut self.range, (u64::MAX, 0));
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes > 0 {
+            self.file.left((from, to - from), bytes);
+            self.file.device.let_follow(&|| self.file.cancel.is_cancelled());
+        }
+    }
+
+    /// The copy has failed: what is left of it will be removed.
+    pub fn abandon(&self) {
+        self.file.abandon();
     }
 }
 

@@ -203,6 +203,25 @@ fn a_slow_device_never_has_more_to_write_than_it_does_in_two_seconds() {
 }
 
 #[test]
+fn what_threads_write_here_and_there_is_little_for_a_slow_device_too() {
+    let scene = Scene::measured(20e6);
+    let file = Arc::new(Sending::new(Arc::clone(&scene.device), &file(), (0, 400 * MIB), &scene.cancel));
+    let first = Scattered::new(file);
+    let (before, step) = (scene.clock.lock().begun, MIB / 8);
+    for (at, mut thread) in [(1 << 30, first.clone()), (2 << 30, first)] {
+        for number in 0..8 * 200 + 4 {
+            thread.wrote((at + number * step, step), step);
+            let clock = scene.clock.lock();
+            let left = clock.idle_at.saturating_sub(clock.now);
+            assert!(left <= Duration::from_secs(2), "{left:?}");
+        }
+        thread.end();
+    }
+    assert_eq!(scene.clock.lock().begun - before, 401 * MIB, "the last half of a mebibyte, too");
+    assert_eq!(scene.settle(), None);
+}
+
+#[test]
 fn a_slow_device_has_something_to_write_all_the_time() {
     let mut scene = Scene::measured(20e6);
     scene.clock.lock().left_after_waits.clear();
