@@ -1,8 +1,14 @@
 //! What several ranks copy is what one process copies.
 
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use haul_testbed::{Bed, Fs};
 
-use crate::support::tree::{MIXED, assert_equal, grow, place, remove};
+use crate::support::tree::{MIXED, SMALL, assert_equal, grow, place, remove};
 use crate::support::{Job, Mpi, RANKS, chance, haul_copies};
 
 #[test]
@@ -89,4 +95,75 @@ fn ranks_leave_out_what_one_process_leaves_out() {
         assert!(dir.join("result").join(&names[0]).symlink_metadata().is_ok(), "{mpi:?}");
         remove(&dir.join("result"));
     }
+}
+
+/// The regular files in the directory `many` of a tree that have bytes and one name, in order.
+fn files(tree: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(tree.join("many")).expect("a directory").map(|entry| entry.expect("it can be read"));
+    let mut files: Vec<PathBuf> = entries
+        .filter(|entry| entry.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0 && meta.nlink() == 1))
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Changes a quarter of the files in contents alone, one in size, one in its time of modification.
+fn change(tree: &Path) {
+    for (number, path) in files(tree).into_iter().enumerate() {
+        let meta = fs::metadata(&path).expect("it is there");
+        let mut file = File::options().read(true).append(number % 4 == 1).write(true).open(&path).expect("it is ours");
+        let time = meta.modified().expect("it has one");
+        match number % 4 {
+            0 => {
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, meta.len() / 2).expect("it has so many bytes");
+                file.write_all_at(&[!byte[0]], meta.len() / 2).expect("there is room");
+                file.set_modified(time).expect("it is ours");
+            }
+            1 => file.write_all(b"more").and_then(|()| file.set_modified(time)).expect("there is room"),
+            2 => file.set_modified(time + Duration::from_secs(3)).expect("it is ours"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn ranks_update_a_copy_as_one_process_does() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(18), &dir, SMALL);
+    haul_copies(&dir, &["-aT", "source", "old"]);
+    change(&dir.join("source"));
+    let several = files(&dir.join("source")).len();
+    assert!(several >= 8, "{several} files to change");
+    for update in ["--update=changed", "--update=content"] {
+        haul_copies(&dir, &["-aT", "old", "reference"]);
+        haul_copies(&dir, &["-aT", update, "source", "reference"]);
+        for mpi in Mpi::all() {
+            haul_copies(&dir, &["-aT", "old", "result"]);
+            let words = ["-aT", update, "--jobs=2", "--stats=json", "source", "result"];
+            let done = Job::new(mpi, 3, &dir, &words).run().succeeded();
+            let context = format!("{mpi:?}, {update}");
+            assert_equal(&dir.join("reference"), &dir.join("result"), &context);
+            // By size and time as by their bytes, two of four files are as they were.
+            let skipped = number_of(&done.stderr, "skipped");
+            assert!(skipped >= several / 4 * 2, "{context}: {done}");
+            // Only who compares the bytes finds those that differ in nothing else.
+            let compare = Job::new(mpi, 3, &dir, &["-aT", "--compare", "source", "result"]).run();
+            match update {
+                "--update=content" => drop(compare.succeeded()),
+                _ => drop(compare.failed_with(1)),
+            }
+            remove(&dir.join("result"));
+        }
+        remove(&dir.join("reference"));
+    }
+}
+
+/// A number of the record of `--stats=json`.
+fn number_of(record: &str, field: &str) -> usize {
+    let (_, rest) = record.split_once(&format!("\"{field}\":")).unwrap_or_else(|| panic!("no {field}: {record}"));
+    let digits = rest.split(|other: char| !other.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().expect("a number")
 }
