@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use haul_sys::Errno;
 use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, fstat, open};
-use haul_sys::rustix::io;
+use haul_sys::rustix::io::{self, retry_on_intr};
 use haul_sys::rustix::process::{Resource, getrlimit};
 
 /// Where fewer descriptors are allowed, the copy needs them all.
@@ -36,24 +36,26 @@ impl<'s> NonBlocking<'s> {
         NonBlocking { stream, reopened: reopened.and_then(Result::ok) }
     }
 
-    /// Writes the text, of which a terminal may take a part. `false` if there is no room for any.
-    pub(crate) fn write(&self, text: &[u8]) -> bool {
+    /// Writes as much of the text as there is room for now; how many bytes. None of them after an error, too.
+    pub(crate) fn write(&self, text: &[u8]) -> usize {
         let stream = match &self.reopened {
             Some(reopened) => reopened.as_fd(),
             None if self.has_room(Duration::ZERO) => self.stream,
-            None => return false,
+            None => return 0,
         };
-        loop {
-            match io::write(stream, text) {
-                Err(Errno::INTR) => {}
-                written => return written.is_ok_and(|count| count > 0),
-            }
-        }
+        retry_on_intr(|| io::write(stream, text)).unwrap_or(0)
     }
 
-    /// The same; waits so long for room.
-    pub(crate) fn write_within(&self, time: Duration, text: &[u8]) -> bool {
-        self.has_room(time) && self.write(text)
+    /// Writes all of the text, unless there is no room for it within this time.
+    pub(crate) fn write_within(&self, time: Duration, text: &[u8]) {
+        let end = Instant::now() + time;
+        let mut rest = text;
+        while !rest.is_empty() && self.has_room(end.saturating_duration_since(Instant::now())) {
+            match self.write(rest) {
+                0 => return,
+                count => rest = &rest[count..],
+            }
+        }
     }
 
     fn has_room(&self, time: Duration) -> bool {
@@ -105,11 +107,13 @@ mod tests {
         let (reader, writer) = full_pipe();
         let (say, heard) = channel();
         thread::spawn(move || {
-            let written = both(writer.as_fd())
-                .map(|stream| stream.write(b"bar") || stream.write_within(Duration::from_millis(1), b"bar"));
+            let written = both(writer.as_fd()).map(|stream| {
+                stream.write_within(Duration::from_millis(1), b"line");
+                stream.write(b"bar")
+            });
             say.send(written).unwrap();
         });
-        assert_eq!(heard.recv_timeout(DEADLINE), Ok([false; 2]));
+        assert_eq!(heard.recv_timeout(DEADLINE), Ok([0; 2]));
         drop(reader);
     }
 
@@ -119,7 +123,7 @@ mod tests {
         let flags = fcntl_getfl(&writer).unwrap();
         let mut buffer = vec![0; 1 << 20];
         assert!(reader.read(&mut buffer).unwrap() >= 4096);
-        assert!(both(writer.as_fd()).iter().all(|stream| stream.write_within(DEADLINE, b"bar")));
+        both(writer.as_fd()).iter().for_each(|stream| stream.write_within(DEADLINE, b"bar"));
         assert_eq!(fcntl_getfl(&writer).unwrap(), flags);
         drop(writer);
         let mut rest = Vec::new();
@@ -128,12 +132,26 @@ mod tests {
     }
 
     #[test]
+    fn a_text_for_which_there_is_room_by_and_by_comes_whole() {
+        let (mut reader, writer) = full_pipe();
+        let text = "0123456789".repeat(50_000);
+        let read = thread::spawn(move || {
+            let mut all = String::new();
+            reader.read_to_string(&mut all).unwrap();
+            all
+        });
+        NonBlocking::new(writer.as_fd()).write_within(DEADLINE, text.as_bytes());
+        drop(writer);
+        assert!(read.join().unwrap().ends_with(&text));
+    }
+
+    #[test]
     fn a_file_is_written_on_where_it_was() {
         let dir = temp_dir();
         let path = dir.path().join("log");
         let mut log = File::create(&path).unwrap();
         log.write_all(b"before ").unwrap();
-        assert!(NonBlocking::new(log.as_fd()).write(b"bar"));
+        assert_eq!(NonBlocking::new(log.as_fd()).write(b"bar"), 3);
         assert_eq!(std::fs::read(path).unwrap(), b"before bar");
     }
 }

@@ -125,6 +125,9 @@ impl Screen {
     /// Prints the line at the end of a run that somebody has watched, if there is room for it soon: the run does not wait for a
     /// terminal that was stopped.
     pub fn sum_up(&mut self, line: &[u8]) {
+        if let Some(pass_on) = &self.elsewhere {
+            return pass_on(false, line);
+        }
         let text = self.message(line);
         self.bar().write_within(GRACE, &text);
     }
@@ -149,7 +152,7 @@ impl Screen {
         }
         let text = if self.err_is_terminal { [CLEAR, bar].concat() } else { [bar, b"\n"].concat() };
         // The bar is no part of the result.
-        self.bar_is_shown |= self.bar().write(&text) && self.err_is_terminal;
+        self.bar_is_shown |= self.bar().write(&text) > 0 && self.err_is_terminal;
     }
 
     /// What hides the bar, before something else is printed in its place.
@@ -197,7 +200,7 @@ impl Screen {
     pub fn finish(&mut self) -> Result<(), Errno> {
         self.quiet = true;
         // Where there is no room for that, it is hidden by whatever is printed next.
-        self.bar_is_shown = self.bar_is_shown && !self.bar().write(CLEAR);
+        self.bar_is_shown = self.bar_is_shown && self.bar().write(CLEAR) < CLEAR.len();
         self.flush();
         self.failed.map_or(Ok(()), Err)
     }

@@ -15,6 +15,7 @@ pub const FLAGS: &[Flag] = &[
         short: "v",
         long: "verbose",
         help: "name each file as it is copied",
+        details: "Where --update=changed or --update=content has found that the destination differs, the line says in what.",
         effect: Switch(|draft| draft.show.verbose = true),
         modes: &[Mode::Compare, Mode::Punch],
         ..Flag::cp(Output)
