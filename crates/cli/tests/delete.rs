@@ -625,16 +625,30 @@ fn what_is_gone_from_a_directory_that_its_owner_cannot_write_goes() {
     }
     for way in WAYS {
         let dir = scene();
+        make(dir.path(), &["copy/closed/gone", "copy/listed/gone"]);
         must("cp", dir.path(), &[HAUL, "haul"]);
         must("chown", dir.path(), &["-R", "65534:65534", "."]);
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("a mode");
-        for name in ["source/dir", "copy/dir"] {
-            fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o555)).expect("a mode");
+        for (name, mode) in [("source/dir", 0o555), ("copy/dir", 0o555), ("copy/closed", 0), ("copy/listed", 0o400)] {
+            fs::set_permissions(dir.path().join(name), Permissions::from_mode(mode)).expect("a mode");
         }
-        let mut command = Command::new(dir.path().join("haul"));
-        command.args([&["--mirror"], way, &["source", "copy"]].concat()).current_dir(dir.path());
-        let output = command.uid(65534).gid(65534).output().expect("it can be run");
-        assert!(output.status.success(), "{way:?}: {}", said(&output));
+        let run = |more: &[&str]| {
+            let mut command = Command::new(dir.path().join("haul"));
+            command.args([&["--mirror"], way, more, &["source", "copy"]].concat()).current_dir(dir.path());
+            let output = command.uid(65534).gid(65534).output().expect("it can be run");
+            assert!(output.status.success(), "{way:?}: {}", said(&output));
+            output
+        };
+        if !way.contains(&"--resume") {
+            let before = look(dir.path());
+            let foretold = named(&run(&["--dry-run"]).stdout);
+            assert_eq!(look(dir.path()), before, "{way:?}");
+            // What is in a directory that is closed only who opens it sees.
+            let open = ["closed", "listed", "dir/gone", "gone", "old", "old/inner", "old/inner/gone"];
+            let expected = open.map(|name| Path::new("copy").join(name));
+            assert_eq!(foretold, BTreeSet::from(expected), "{way:?}");
+        }
+        run(&[]);
         assert_eq!(look(&dir.path().join("copy")), look(&dir.path().join("source")), "{way:?}");
     }
 }

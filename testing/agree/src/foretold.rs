@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::case::Case;
 use crate::difference::Difference;
+use crate::options::{Words, begins};
 use crate::paths::{behind, followed, operands, resolved, whole, within};
 use crate::scene::build;
 use crate::snapshot::{Item, Snapshot};
@@ -15,6 +16,36 @@ use crate::stage::{Call, Outcome, Stage};
 /// What cp lacks; one of them, or none, is added to each command line.
 const MORE: [&str; 8] =
     ["", "", "--update=changed", "--update=content", "--atomic", "--exclude=a*", "--delete", "--delete=force --atomic"];
+
+/// The end of a message.
+const UNSURE_OF_NAMES: &str = "names that differ in upper and lower case may be one name there";
+
+/// What else a command line may have that deletes.
+const BESIDE_DELETE: [&str; 12] = [
+    "-f",
+    "--force",
+    "-u",
+    "-v",
+    "--verbose",
+    "-x",
+    "--one-file-system",
+    "-p",
+    "--preserve=",
+    "--no-preserve=",
+    "--sparse=",
+    "--remove-destination",
+];
+
+/// The words of a case beside `more`. Only of one directory haul deletes in the copy, so of such a case the scene and these options
+/// are played.
+fn own_words(case: &Case, more: &str) -> Vec<Vec<u8>> {
+    if !more.starts_with("--delete") {
+        return case.argv();
+    }
+    let goes = |words: &&Words| words.len() == 1 && begins(&words[0], &BESIDE_DELETE);
+    let options = case.arguments.iter().filter(goes).flatten().cloned();
+    options.chain(["-rT", "s", "d"].map(Into::into)).collect()
+}
 
 /// Runs a case dry and then in earnest, each on a scene of its own; `None` if that did not end.
 pub(crate) fn judge(
@@ -26,8 +57,8 @@ pub(crate) fn judge(
     let more = MORE[case.seed as usize % MORE.len()];
     let with = |first: &str| {
         let call = Call::of(case);
-        let own = first.split(' ').chain(more.split(' ')).filter(|word| !word.is_empty()).map(|word| word.into());
-        Call { argv: own.chain(call.argv.iter().cloned()).collect(), ..call }
+        let added = first.split(' ').chain(more.split(' ')).filter(|word| !word.is_empty()).map(|word| word.into());
+        Call { argv: added.chain(own_words(case, more)).collect(), ..call }
     };
     let play = |call: &Call| stage.perform(case.place, &|work| build(work, &case.nodes), call, program, limit);
     let dry = play(&with("--dry-run"))?;
@@ -51,7 +82,11 @@ fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
     // A link of the source may lead to what the run makes.
     let meets_itself = String::from_utf8_lossy(&done.stderr).contains("into itself");
     if !meets_itself && !changes_own_sources(call, done) {
-        errors(call, dry, done, &mut add);
+        // Attributes that cannot be set, as an example, nobody foresees; then nothing more goes.
+        let has_stopped = String::from_utf8_lossy(&done.stderr).contains("so no more was deleted");
+        if !has_stopped {
+            errors(call, dry, done, &mut add);
+        }
         let deletes = call.argv.iter().any(|word| word.starts_with(b"--delete"));
         entries(deletes, dry, done, &mut add);
     }
@@ -115,11 +150,16 @@ fn errors(call: &Call, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str,
     // Two things may be wrong with one entry.
     let act = |line: &str| line.rsplit_once(": ").map_or(line, |(act, _)| act).to_owned();
     let acts: BTreeSet<String> = reported.keys().map(|line| act(line)).collect();
-    for line in foreseen.keys().filter(|line| !acts.contains(&act(line)) && !may_be_alike(line)) {
+    let is_false =
+        |line: &&String| !acts.contains(&act(line)) && !may_be_alike(line) && !line.contains(UNSURE_OF_NAMES);
+    for line in foreseen.keys().filter(is_false) {
         add("false-alarm", b"", "nothing".to_owned(), line.clone());
     }
+    let deletes = call.argv.iter().any(|word| word.starts_with(b"--delete"));
+    let cannot_delete = |line: &str| deletes && line.contains("cannot remove ");
     // What fails where the user says yes is not foreseen where nobody is asked.
-    let unforeseen = |line: &&String| !asked && !foreseen.contains_key(*line) && !is_unforeseeable(line);
+    let unforeseen =
+        |line: &&String| !asked && !foreseen.contains_key(*line) && !is_unforeseeable(line) && !cannot_delete(line);
     for line in reported.keys().filter(unforeseen) {
         add("unforeseen", b"", line.clone(), "nothing".to_owned());
     }
@@ -255,13 +295,21 @@ fn entries(deletes: bool, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&s
             add("unsaid", path, format!("{} -> {}", shown(before), shown(Some(after))), "nothing".to_owned());
         }
     }
-    if deletes {
+    // What a copy makes may show it how names are on a filesystem; a dry run may lack that.
+    let is_unsure = String::from_utf8_lossy(&dry.stderr).contains(UNSURE_OF_NAMES);
+    if deletes && !is_unsure {
         // What is removed may have been in the way of another.
         let is_directory = |tree: &Snapshot, path: &Vec<u8>| tree.get(path).map(|item| item.kind == 'd');
         let gone =
             done.before.keys().filter(|path| is_directory(&done.before, path) != is_directory(&done.after, path));
         let gone: BTreeSet<Vec<u8>> = gone.cloned().collect();
-        for path in gone.difference(&said.deleted) {
+        let is_shut =
+            |dir: &[u8]| done.before.get(dir).is_some_and(|item| item.kind == 'd' && item.mode & 0o500 != 0o500);
+        // What is in a directory that its owner would have to open is not named.
+        let is_behind = |path: &Vec<u8>| said.deleted.iter().any(|dir| is_shut(dir) && within(path, dir));
+        // What takes the place of another may not come.
+        let failed = |path: &Vec<u8>| done.status != "exit 0" && said.changes(path);
+        for path in gone.difference(&said.deleted).filter(|path| !is_behind(path) && !failed(path)) {
             add("undeleted", path, "gone".to_owned(), "nothing".to_owned());
         }
         for path in said.deleted.difference(&gone).filter(|_| done.status == "exit 0") {

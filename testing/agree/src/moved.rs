@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::case::Case;
 use crate::difference::Difference;
-use crate::options::Words;
+use crate::options::{Words, begins};
 use crate::paths::{behind, operands, resolved, within};
 use crate::scene::build;
 use crate::snapshot::{Item, Snapshot};
@@ -58,13 +58,6 @@ pub(crate) fn judge(
     Ok((!done.too_deep).then(|| differences(&call, &done)))
 }
 
-fn begins(word: &[u8], options: &[&str]) -> bool {
-    options.iter().any(|option| match option.starts_with("--") {
-        true => word.starts_with(option.as_bytes()),
-        false => word == option.as_bytes(),
-    })
-}
-
 fn is_played(words: &Words) -> bool {
     // A value that is a word of its own would be an operand to the judge.
     let is_option = |word: &Vec<u8>| begins(word, &OPTIONS) && (words.len() == 1 || word == b"-t");
@@ -88,7 +81,7 @@ fn differences(call: &Call, done: &Outcome) -> Vec<Difference> {
         add("hang", b"", "ended".to_owned(), "was killed after the time limit".to_owned());
         return found;
     }
-    let Some((sources, target)) = sources(call, &done.before) else { return found };
+    let Some((sources, targets)) = sources(call, &done.before) else { return found };
     let whole = done.status == "exit 0" && !call.argv.iter().any(|word| begins(word, &LEAVES));
     let keeps = whole && !call.argv.iter().any(|word| word.starts_with(b"--no-p"));
     let attributes = |item: &Item| {
@@ -102,12 +95,12 @@ fn differences(call: &Call, done: &Outcome) -> Vec<Difference> {
     for (path, before) in &done.before {
         let of = || sources.iter().filter(|moved| within(path, &moved.path));
         if of().next().is_none() {
-            let outside = !target.iter().any(|target| within(path, target));
+            let outside = !targets.iter().any(|target| within(path, target));
             if outside && done.after.get(path).map(essence) != Some(essence(before)) {
                 add("touched", path, format!("{before:?}"), format!("{:?}", done.after.get(path)));
             }
             continue;
-        };
+        }
         if whole && done.after.contains_key(path) {
             add("stays", path, "gone".to_owned(), format!("{:?}", done.after.get(path)));
         }

@@ -5,6 +5,14 @@ use fastrand::Rng;
 /// Words of the command line that belong together and are removed together.
 pub type Words = Vec<Vec<u8>>;
 
+/// Whether a word is one of these options, the long ones with a value or without.
+pub(crate) fn begins(word: &[u8], options: &[&str]) -> bool {
+    options.iter().any(|option| match option.starts_with("--") {
+        true => word.starts_with(option.as_bytes()),
+        false => word == option.as_bytes(),
+    })
+}
+
 fn words(list: &[&str]) -> Words {
     list.iter().map(|word| word.as_bytes().to_vec()).collect()
 }

@@ -18,6 +18,20 @@ fn play_for(promise: Promise, room: &Path, tested: &Path, (seed, cases, failures
     hunt(&Hunt { promise, reference, tested, cases, seed, failures, shrink }, room).expect("the judge can work")
 }
 
+/// Plays until a program is found out that is called as haul is, and does this with `haul`.
+fn found_out(promise: Promise, deed: &str, sort: &str) {
+    let room = room();
+    let (haul, wrong) = (haul_as_cp(room.path()), room.path().join("cp-wrong"));
+    let script = format!("#!/bin/bash\nhaul() {{ (exec -a cp '{}' \"$@\"); }}\n{deed}\n", haul.display());
+    fs::write(&wrong, script).expect("a script");
+    fs::set_permissions(&wrong, fs::Permissions::from_mode(0o755)).expect("it can be run");
+    let is_found_in = |block: u64| {
+        let bag = play_for(promise, room.path(), &wrong, (block * 50, 50, 1000));
+        bag.failures.iter().any(|failure| failure.differences.iter().any(|it| it.sort == sort))
+    };
+    assert!((0..12).any(is_found_in), "{deed}");
+}
+
 #[test]
 fn the_judge_finds_out_a_dry_run_that_says_too_little_or_writes() {
     if lacks_root("the judge") {
@@ -25,25 +39,13 @@ fn the_judge_finds_out_a_dry_run_that_says_too_little_or_writes() {
     }
     for (deed, sort) in [
         ("haul \"$@\" | grep -av '^copy '", "unsaid"),
+        ("haul \"$@\" | grep -av '^delete '", "undeleted"),
         ("haul \"$@\"; mkdir -p d/made", "touched"),
         ("haul \"$@\" | sed 's/^replace /skip /'", "not-skipped"),
         ("haul \"$@\"; echo \"cp: is wrong\" >&2", "false-alarm"),
     ] {
-        let room = room();
-        let haul = haul_as_cp(room.path());
-        let wrong = room.path().join("cp-wrong");
-        let haul = haul.display();
-        let script = format!(
-            "#!/bin/bash\nhaul() {{ (exec -a cp '{haul}' \"$@\"); }}\n\
-             if [ \"$1\" = --dry-run ]; then {deed}; else haul \"$@\"; fi\n"
-        );
-        fs::write(&wrong, script).expect("a script");
-        fs::set_permissions(&wrong, fs::Permissions::from_mode(0o755)).expect("it can be run");
-        let is_found_in = |block: u64| {
-            let bag = play_for(Promise::AsForetold, room.path(), &wrong, (block * 50, 50, 1000));
-            bag.failures.iter().any(|failure| failure.differences.iter().any(|it| it.sort == sort))
-        };
-        assert!((0..12).any(is_found_in), "{deed}");
+        let deed = format!("if [ \"$1\" = --dry-run ]; then {deed}; else haul \"$@\"; fi");
+        found_out(Promise::AsForetold, &deed, sort);
     }
 }
 
@@ -58,18 +60,7 @@ fn the_judge_finds_out_a_move_that_loses_or_leaves_something() {
         ("haul \"$@\"; rc=$?; chmod -R 7 d 2>/dev/null; exit $rc", "not-kept"),
         ("haul \"$@\"; rc=$?; rm -rf g; exit $rc", "touched"),
     ] {
-        let room = room();
-        let haul = haul_as_cp(room.path());
-        let wrong = room.path().join("cp-wrong");
-        let haul = haul.display();
-        let script = format!("#!/bin/bash\nhaul() {{ (exec -a cp '{haul}' \"$@\"); }}\n{deed}\n");
-        fs::write(&wrong, script).expect("a script");
-        fs::set_permissions(&wrong, fs::Permissions::from_mode(0o755)).expect("it can be run");
-        let is_found_in = |block: u64| {
-            let bag = play_for(Promise::Moves, room.path(), &wrong, (block * 50, 50, 1000));
-            bag.failures.iter().any(|failure| failure.differences.iter().any(|it| it.sort == sort))
-        };
-        assert!((0..12).any(is_found_in), "{deed}");
+        found_out(Promise::Moves, deed, sort);
     }
 }
 

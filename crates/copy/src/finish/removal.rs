@@ -21,8 +21,8 @@ use crate::plan::Delete;
 use crate::walk::{Descent, Entered, Listed, PathCursor, PathNode, Spot, entries_of, is_mounted, tagged_cache};
 use crate::work::directory::Directory;
 
-/// The right of the owner to list a directory.
-const READ: u32 = 0o400;
+/// The rights of the owner to list a directory and to look at what is in it.
+const LOOK: u32 = 0o500;
 
 /// Directories that are held open on the way down.
 const OPEN_LEVELS: usize = 4;
@@ -202,7 +202,7 @@ impl<'r, 'a> Removal<'r, 'a> {
             return Err(Fate::Stays);
         }
         let closed = inode.permissions & OWNER != OWNER && !cx.services.caller.privileged();
-        if closed && cx.plan.dry_run && inode.permissions & READ == 0 {
+        if closed && cx.plan.dry_run && inode.permissions & LOOK != LOOK {
             // What is in it only who opens it up can tell.
             return Err(self.take(spot, true, || Ok(())));
         }

@@ -2,8 +2,8 @@
 //! copy looks at them, and the same function decides.
 //!
 //! What is in a directory that a copy would make needs no look at the destination: nothing is there. Not foreseen is what an
-//! entry changes for one that comes after it, but that the copies of two operands would have one name; nor that something cannot be
-//! removed (`--delete`).
+//! entry changes for one that comes after it, but that the copies of two operands would have one name. Of `--delete`
+//! neither that something cannot be removed, nor what only a directory that would be made could show of names there.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
