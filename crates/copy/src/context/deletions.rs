@@ -15,6 +15,19 @@ pub(crate) struct Deletions {
     /// Filesystems of the copy where a look has shown whether a name in other letters is another name.
     case: Mutex<HashMap<DeviceNumber, bool>>,
     unsure: AtomicBool,
+    crew_is_out: AtomicBool,
+}
+
+/// Several threads that remove the entries of one directory; there is one crew at a time.
+pub(crate) struct Crew<'d> {
+    pub threads: usize,
+    is_out: &'d AtomicBool,
+}
+
+impl Drop for Crew<'_> {
+    fn drop(&mut self) {
+        self.is_out.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Deletions {
@@ -26,6 +39,12 @@ impl Deletions {
     /// A look has shown it. That names are alike somewhere is never forgotten.
     pub fn note_case(&self, device: DeviceNumber, counts: bool) {
         self.case.lock().entry(device).and_modify(|known| *known &= counts).or_insert(counts);
+    }
+
+    /// So many threads, unless one is enough or others are at work.
+    pub fn crew(&self, threads: usize) -> Option<Crew<'_>> {
+        let is_out = &self.crew_is_out;
+        (threads > 1 && !is_out.swap(true, Ordering::Relaxed)).then(|| Crew { threads, is_out })
     }
 
     /// Whether it is the first time that something stays since names may be alike.
@@ -103,6 +122,17 @@ mod tests {
         deletions.give_back(1);
         assert!(deletions.take(Some(1)) && !deletions.take(Some(0)) && deletions.take(None));
         assert_eq!(deletions.left(), 2);
+    }
+
+    #[test]
+    fn one_crew_is_at_work_at_a_time_and_none_where_one_thread_is_enough() {
+        let deletions = Deletions::default();
+        assert!(deletions.crew(1).is_none());
+        let crew = deletions.crew(3);
+        assert_eq!(crew.as_ref().map(|crew| crew.threads), Some(3));
+        assert!(deletions.crew(3).is_none());
+        drop(crew);
+        assert!(deletions.crew(2).is_some());
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub(crate) struct Bench {
     pub partials: Partials,
     /// What happens to the two directories each time that the data of a file is about to be moved.
     pub before_data: Option<Meanwhile>,
+    /// Whether who listens wants the order of a serial copy.
+    pub in_order: bool,
 }
 
 impl Drop for Bench {
@@ -103,7 +105,8 @@ impl Bench {
         });
         let kernel = Script { dest: dir.path().join("dest"), ..Script::default() };
         let (cancel, partials) = (Cancel::default(), Partials::default());
-        Bench { dir, from, to: Arc::new(to), plan, services, kernel, cancel, partials, before_data: None }
+        let to = Arc::new(to);
+        Bench { dir, from, to, plan, services, kernel, cancel, partials, before_data: None, in_order: true }
     }
 
     /// The same with a file in the directory of the source.
@@ -233,7 +236,8 @@ impl Bench {
 
     /// Runs a stage.
     pub(crate) fn run<T>(&self, stage: impl FnOnce(&mut Worker<'_>) -> T) -> Ran<T> {
-        let heard = Heard { path: self.path(), meanwhile: self.before_data.as_ref(), said: Mutex::default() };
+        let (path, meanwhile) = (self.path(), self.before_data.as_ref());
+        let heard = Heard { path, meanwhile, in_order: self.in_order, said: Mutex::default() };
         let session = Session {
             observer: &heard,
             confirm: &Nobody,
@@ -337,6 +341,7 @@ fn shown(text: &str) -> String {
 struct Heard<'a> {
     path: &'a Path,
     meanwhile: Option<&'a Meanwhile>,
+    in_order: bool,
     said: Mutex<Said>,
 }
 
@@ -370,6 +375,10 @@ impl Observer for Heard<'_> {
             other => format!("{other:?}"),
         };
         self.said.lock().lines.push(shown(&line));
+    }
+
+    fn in_order(&self) -> bool {
+        self.in_order
     }
 }
 

@@ -8,10 +8,12 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::Ordering;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use haul_sys::Errno;
-use haul_sys::inode::{DeviceNumber, Inode};
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
 use crate::attributes::OWNER;
 use crate::context::{RunContext, Worker};
@@ -20,11 +22,16 @@ use crate::finish::removal::Removal;
 use crate::meta::Object;
 use crate::plan::Delete;
 use crate::publish::Sides;
+use crate::schedule::limits::affordable_threads;
 use crate::walk::{
     Listed, Listing, Names, PathCursor, Spot, case_counts, is_empty_directory, names_in, names_on, reopen_directory,
     tagged_cache,
 };
 use crate::work::directory::{Directory, FullDirectory};
+
+/// Threads that remove what is in one directory: two `rm` beside each other take two thirds of the time of one on ext4, four not
+/// much less.
+const REMOVERS: usize = 4;
 
 /// Two directories that belong together.
 struct Pair<'d> {
@@ -119,16 +126,54 @@ fn open_up(cx: RunContext<'_>, dir: BorrowedFd<'_>) -> Option<u32> {
 
 /// Removes them, as long as the source does not have them and they are what they were.
 fn remove(worker: &mut Worker<'_>, pair: &Pair<'_>, extras: &[Extra]) -> Result<(), Error> {
+    let next = AtomicUsize::new(0);
+    let cx = worker.cx;
+    match cx.services.deletions.crew(wanted_threads(cx, extras)) {
+        None => remove_each(worker, pair, extras, &next),
+        Some(crew) => thread::scope(|scope| {
+            let help = || {
+                let mut helper = Worker::new(cx);
+                let removed = remove_each(&mut helper, pair, extras, &next);
+                (helper.report, removed)
+            };
+            // Those that cannot be started leave more to the others.
+            let start = |_| thread::Builder::new().name("haul".into()).spawn_scoped(scope, help).ok();
+            let helpers: Vec<_> = (1..crew.threads).filter_map(start).collect();
+            let mut removed = remove_each(worker, pair, extras, &next);
+            for helper in helpers {
+                let (report, its) = helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+                worker.report.add(report);
+                removed = removed.and(its);
+            }
+            removed
+        }),
+    }
+}
+
+/// How many threads remove these. Who removes files waits for the journal of the filesystem most of the time; of one directory only
+/// one thread at a time can remove anything.
+fn wanted_threads(cx: RunContext<'_>, extras: &[Extra]) -> usize {
+    let directories = extras.iter().filter(|extra| extra.inode.kind == Kind::Directory).count();
+    let ordered = cx.session.observer.in_order();
+    if cx.plan.dry_run || ordered || directories < 2 {
+        return 1;
+    }
+    cx.plan.jobs.unwrap_or(REMOVERS).min(REMOVERS).min(affordable_threads()).min(directories)
+}
+
+/// The same in one thread, of those that no other one has taken. After an error no thread takes more.
+fn remove_each(worker: &mut Worker<'_>, pair: &Pair<'_>, extras: &[Extra], next: &AtomicUsize) -> Result<(), Error> {
     let cx = worker.cx;
     let Some(mut removal) = Removal::below(worker, pair.place) else { return Ok(()) };
     let mut cursor = PathCursor::default();
-    for Extra { listed, inode } in extras {
+    while let Some(Extra { listed, inode }) = extras.get(next.fetch_add(1, Ordering::Relaxed)) {
         if removal.is_to_end() {
             return Ok(());
         }
         let path = cursor.entry(&pair.place.dest_path, &listed.name);
         let spot = Spot::new(pair.sides.dest.as_fd(), &listed.name, path);
-        if !pair.is_of_source(cx, listed)? && spot.inode().is_ok_and(|now| now.is_same_file_as(inode)) {
+        let kept = pair.is_of_source(cx, listed).inspect_err(|_| next.store(extras.len(), Ordering::Relaxed))?;
+        if !kept && spot.inode().is_ok_and(|now| now.is_same_file_as(inode)) {
             removal.remove(spot, inode);
         }
     }

@@ -215,6 +215,81 @@ fn no_more_goes_than_may_and_the_rest_is_counted() {
     }
 }
 
+/// The same bench with 20 directories of three entries each that only the copy has.
+fn many_extra(delete: Delete, jobs: usize) -> Bench {
+    let mut bench = bench(delete);
+    bench.plan.jobs = Some(jobs);
+    bench.in_order = false;
+    for dir in 0..20 {
+        make_dirs(&bench, &format!("dir{dir}/inner"));
+        for file in ["file", "inner/file"] {
+            fs::write(bench.dest_path(&format!("dir{dir}/{file}")), "old").unwrap();
+        }
+    }
+    bench
+}
+
+#[test]
+fn several_threads_remove_what_one_does() {
+    let [alone, together] = [1, 4].map(|jobs| {
+        let bench = many_extra(Delete::default(), jobs);
+        let ran = delete(&bench);
+        let mut heard = ran.heard.clone();
+        heard.sort();
+        assert_eq!((ran.value, ran.failed, bench.tree()), (true, false, vec!["kept: copy".to_owned()]));
+        (heard, ran.stats.deleted_files, ran.stats.deleted_directories)
+    });
+    assert_eq!(alone, together);
+    assert_eq!((alone.1, alone.2), (40, 40));
+}
+
+#[test]
+fn several_threads_remove_no_more_than_may_be() {
+    let bench = many_extra(Delete { most: Some(25), ..Delete::default() }, 4);
+    let ran = delete(&bench);
+    assert_eq!(ran.stats.deleted_files + ran.stats.deleted_directories, 25);
+    assert_eq!(bench.services.deletions.left(), 55);
+}
+
+#[test]
+fn directories_share_threads_unless_one_is_enough_or_order_is_asked_for_or_nothing_is_written() {
+    let mut bench = many_extra(Delete::default(), 3);
+    let extra = |name: &str| Extra {
+        listed: Listed { name: name.into(), kind: None, entry: None, made: None },
+        inode: bench.to(name).inode().unwrap(),
+    };
+    let extras = ["dir0", "kept", "dir1", "dir2", "dir3"].map(extra);
+    let threads = |bench: &Bench, extras: &[Extra]| bench.run(|worker| wanted_threads(worker.cx, extras)).value;
+    let most = affordable_threads();
+    assert_eq!((threads(&bench, &extras), threads(&bench, &extras[..3])), (most.min(3), most.min(2)));
+    assert_eq!(threads(&bench, &extras[..2]), 1);
+    bench.in_order = true;
+    assert_eq!(threads(&bench, &extras), 1);
+    (bench.in_order, bench.plan.dry_run) = (false, true);
+    assert_eq!(threads(&bench, &extras), 1);
+}
+
+#[test]
+fn several_threads_report_once_that_the_source_cannot_be_asked() {
+    let bench = many_extra(Delete::default(), 4);
+    let directory = found(&bench);
+    let sides = directory.sides.as_deref().unwrap();
+    let pair = Pair { place: &directory.place, sides, delete: Delete::default(), is_cache: false };
+    let extras: Vec<_> = (0..20)
+        .map(|dir| {
+            let name = format!("dir{dir}");
+            let inode = bench.to(&name).inode().unwrap();
+            Extra { listed: Listed { name: name.into(), kind: None, entry: None, made: None }, inode }
+        })
+        .collect();
+    let before = bench.tree();
+    fs::remove_dir_all(bench.source_path("")).unwrap();
+    let ran = bench.run(|worker| remove(worker, &pair, &extras).unwrap_err().to_string());
+    assert_eq!(ran.value, Error::new(What::ReplacedWhileCopied, "source").to_string());
+    ran.says(&[]);
+    assert_eq!(bench.tree(), before);
+}
+
 #[test]
 fn a_run_that_is_to_end_removes_nothing() {
     let bench = bench(Delete::default()).dest("gone", "old");
