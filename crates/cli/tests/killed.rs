@@ -28,13 +28,19 @@ struct Way {
     atomic: bool,
     /// The next run finds what the killed one had under temporary names, and nothing of it stays.
     tidies: bool,
+    /// What only the copy has goes.
+    deletes: bool,
 }
 
-const PLAIN: Way = Way { options: &[], atomic: false, tidies: true };
-const ATOMIC: Way = Way { options: &["--atomic"], atomic: true, tidies: false };
-const FILE: Way = Way { options: &["--durable=file"], atomic: true, tidies: false };
-const RESUME: Way = Way { options: &["--resume"], atomic: true, tidies: true };
-const RESUME_VERIFIED: Way = Way { options: &["--resume", "--verify", "--jobs=4"], atomic: true, tidies: true };
+const PLAIN: Way = Way { options: &[], atomic: false, tidies: true, deletes: false };
+const ATOMIC: Way = Way { options: &["--atomic"], atomic: true, tidies: false, deletes: false };
+const FILE: Way = Way { options: &["--durable=file"], atomic: true, tidies: false, deletes: false };
+const RESUME: Way = Way { options: &["--resume"], atomic: true, tidies: true, deletes: false };
+const RESUME_VERIFIED: Way =
+    Way { options: &["--resume", "--verify", "--jobs=4"], atomic: true, tidies: true, deletes: false };
+const DELETE: Way = Way { options: &["--delete"], atomic: false, tidies: true, deletes: true };
+const DELETE_ATOMIC: Way = Way { options: &["--delete", "--atomic"], atomic: true, tidies: true, deletes: true };
+const DELETE_RESUME: Way = Way { options: &["--delete", "--resume"], atomic: true, tidies: true, deletes: true };
 
 /// The source and what is known of it.
 struct Scene {
@@ -53,10 +59,17 @@ impl Scene {
     /// Copies over an older tree, kills the copier, and looks at what is there then and after the same command again. Gives
     /// whether the kill came before the end, and what it left.
     fn play(&self, way: &Way, moment: &Moment) -> Result<(bool, Verdict), String> {
-        scene::lay_old(&self.dest());
+        self.lay_dest(way);
         let result = self.play_on(&self.dest(), way, moment);
         fs::remove_dir_all(self.dest()).expect("the copy can be removed");
         result
+    }
+
+    fn lay_dest(&self, way: &Way) {
+        scene::lay_old(&self.dest());
+        if way.deletes {
+            scene::lay_gone(&self.dest());
+        }
     }
 
     fn dest(&self) -> PathBuf {
@@ -65,7 +78,8 @@ impl Scene {
 
     fn play_on(&self, dest: &Path, way: &Way, moment: &Moment) -> Result<(bool, Verdict), String> {
         let before = judge::look(dest).expect("the older tree can be read");
-        let untouched = judge::untouched(&before, &self.new);
+        let only_old = judge::untouched(&before, &self.new);
+        let untouched = if way.deletes { 0 } else { only_old };
         let look = || Verdict::new(&judge::look(dest).expect("the copy can be read"), &before, &self.new);
         let mut child = self.command(way).spawn().expect("haul can be run");
         moment.wait(&mut child, dest);
@@ -81,6 +95,7 @@ impl Scene {
         }
         let left = look();
         let objection = match killed {
+            true if way.deletes => left.against_deletion(only_old, way.atomic),
             true if way.atomic => left.against_old_or_new(),
             true => None,
             false => left.against_complete(untouched, true),
@@ -109,11 +124,11 @@ fn survives(way: &Way) {
     let (kills, seed) = (number("HAUL_KILLS", 30), number("HAUL_KILLS_SEED", 1));
     let scene = Scene::new();
     let length = moment::length(|run| {
-        scene::lay_old(&scene.dest());
+        scene.lay_dest(way);
         assert!(run(&mut scene.command(way)).success(), "nobody disturbs it");
         fs::remove_dir_all(scene.dest()).expect("the copy can be removed");
     });
-    let (mut before_end, mut temporary, mut new, mut partial) = (0, 0, 0, 0);
+    let (mut before_end, mut temporary, mut new, mut partial, mut gone) = (0, 0, 0, 0, 0);
     let mut broken = Vec::new();
     for kill in 0..kills {
         let mut noise = Noise::new((seed << 32) + kill + 1);
@@ -125,13 +140,14 @@ fn survives(way: &Way) {
                 temporary += left.temporary.len();
                 new += left.new;
                 partial += left.torn.len();
+                gone += left.gone.len();
             }
             Err(objection) => broken.push(format!("kill {kill} of seed {seed}, {moment:?}: {objection}")),
         }
     }
     report(&format!(
         "kills: haul {}: {kills} kills, {before_end} before the end; names: {new} new, {partial} partial, {temporary} \
-         temporary; {} kills broke a promise",
+         temporary, {gone} gone; {} kills broke a promise",
         way.options.join(" "),
         broken.len()
     ));
@@ -162,4 +178,19 @@ fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whenever_haul
 fn with_resume_the_same_command_finishes_a_copy_that_was_killed_and_leaves_nothing_else() {
     survives(&RESUME);
     survives(&RESUME_VERIFIED);
+}
+
+#[test]
+fn a_killed_deletion_leaves_what_the_source_has_and_can_be_repeated() {
+    if haul_knows("--delete") {
+        survives(&DELETE);
+    }
+}
+
+#[test]
+fn with_atomic_nothing_is_deleted_before_everything_is_copied_whenever_haul_is_killed() {
+    if haul_knows("--delete") {
+        survives(&DELETE_ATOMIC);
+        survives(&DELETE_RESUME);
+    }
 }

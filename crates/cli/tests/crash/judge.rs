@@ -29,8 +29,10 @@ pub struct Verdict {
     pub new: usize,
     /// Names of the new tree that are not there yet, and were not before.
     pub absent: Vec<String>,
-    /// Names that were there and are not.
+    /// Names of the new tree that were there and are not.
     pub missing: Vec<String>,
+    /// Names that only the older tree has and that are not there.
+    pub gone: Vec<String>,
     /// Names that hold neither the old nor the whole new contents.
     pub torn: Vec<String>,
     /// Names that neither tree has, but for temporary ones.
@@ -65,7 +67,8 @@ impl Verdict {
     fn judge(&mut self, name: &[u8], found: Option<&Item>, before: Option<&Item>, source: Option<&Item>) {
         match (found, before, source) {
             (None, None, _) => self.absent.push(text(name)),
-            (None, Some(_), _) => self.missing.push(text(name)),
+            (None, Some(_), Some(_)) => self.missing.push(text(name)),
+            (None, Some(_), None) => self.gone.push(text(name)),
             (Some(found), _, Some(source)) if same_contents(found, source) => {
                 self.new += 1;
                 let words = || format!("{}: {} instead of {}", text(name), line(found), line(source));
@@ -85,6 +88,7 @@ impl Verdict {
     pub fn against_old_or_new(&self) -> Option<String> {
         objections(&[
             ("missing", &self.missing),
+            ("gone", &self.gone),
             ("neither old nor new", &self.torn),
             ("strange", &self.strange),
             ("new with other attributes", &self.unfinished),
@@ -93,7 +97,23 @@ impl Verdict {
 
     /// Why this is not what a copy leaves that replaces names, and lets their contents come later.
     pub fn against_missing(&self) -> Option<String> {
-        objections(&[("missing", &self.missing), ("strange", &self.strange)])
+        objections(&[("missing", &self.missing), ("gone", &self.gone), ("strange", &self.strange)])
+    }
+
+    /// Why this is not what a copy leaves that also deletes: what the source has stays, and if the copy is `atomic`, each name
+    /// of the source is as before or new, and nothing is gone before all are new. `only_old` names have only the older tree.
+    pub fn against_deletion(&self, only_old: usize, atomic: bool) -> Option<String> {
+        let torn: &[String] = if atomic { &self.torn } else { &[] };
+        let unfinished: &[String] = if atomic { &self.unfinished } else { &[] };
+        let too_early = atomic && (!self.absent.is_empty() || self.old + self.gone.len() != only_old);
+        let gone: &[String] = if too_early { &self.gone } else { &[] };
+        objections(&[
+            ("missing", &self.missing),
+            ("neither old nor new", torn),
+            ("strange", &self.strange),
+            ("new with other attributes", unfinished),
+            ("gone before all is copied", gone),
+        ])
     }
 
     /// Why this is not the new tree in the place of the old one, with all attributes; `clean` if no temporary name may be left.

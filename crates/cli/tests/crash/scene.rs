@@ -82,6 +82,21 @@ pub fn lay_old(root: &Path) {
     date_dirs(root);
 }
 
+/// Adds to the older tree what the new one does not have: directories side by side, and links.
+pub fn lay_gone(root: &Path) {
+    let mut noise = Noise::new(3);
+    for dir in 0..12 {
+        for below in ["", "below"] {
+            let dir = root.join(format!("gone-{dir}")).join(below);
+            fs::create_dir_all(&dir).expect("a directory");
+            for size in SIZES {
+                write(&dir.join(format!("file-{size}")), &noise.bytes(size), 1);
+            }
+            symlink("../../large", dir.join("link")).expect("a link");
+        }
+    }
+}
+
 fn make_dirs(root: &Path, dirs: &[&str]) {
     for dir in dirs {
         fs::create_dir_all(root.join(dir)).expect("a directory");
