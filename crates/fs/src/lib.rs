@@ -5,6 +5,7 @@
 //! * [`meta`] gives a destination the owner, mode, ACLs, extended attributes, times and flags of its source, in one order;
 //!   [`preserve`] says which of them.
 //! * [`links`] is the table of what was made for which source; it spills to a file that has no name.
+//! * [`mounts`] tells what mounts show of directories, and where.
 //! * [`temporary`] makes names for files that are not whole.
 //! * [`error`] is the one error type: what failed, on which path, what the kernel said.
 //!
@@ -17,6 +18,7 @@
 pub mod error;
 pub mod links;
 pub mod meta;
+pub mod mounts;
 pub mod preserve;
 pub mod temporary;
 pub mod walk;

@@ -7,6 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use haul_fs::mounts;
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{OFlags, fgetxattr};
@@ -18,7 +19,6 @@ use crate::plan::{
     CloneTree, ContextRule, Dereference, EngineChoice, LinkMode, ModeRule, Plan, Reflink, SmartCopy, Sparse, Verify,
     Wish,
 };
-use crate::tree::mounts;
 use crate::walk::{last_component, reopen_directory};
 use crate::work::entry::{DestState, Subject, announce};
 

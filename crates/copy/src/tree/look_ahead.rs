@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use haul_fs::mounts;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, ResolveFlags, ioctl_getflags, openat2};
@@ -18,7 +19,6 @@ use crate::context::RunContext;
 use crate::plan::{Backup, LinkMode, Overwrite, Plan};
 use crate::publish::Sides;
 use crate::schedule::order::Found;
-use crate::tree::mounts;
 use crate::walk::{
     CASEFOLD, Descent, Entered, Listed, Names, PathCursor, Spot, case_counts, names_on, reopen_directory,
 };

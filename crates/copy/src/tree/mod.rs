@@ -9,7 +9,6 @@ pub(crate) mod enter;
 pub(crate) mod entry;
 pub(crate) mod existing;
 pub(crate) mod look_ahead;
-pub(crate) mod mounts;
 pub(crate) mod operands;
 pub(crate) mod parents;
 pub(crate) mod precreate;

@@ -6,13 +6,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// The table of the process.
-pub(crate) fn read() -> io::Result<Vec<u8>> {
+/// The table of the calling thread.
+///
+/// # Errors
+/// As open(2) and read(2).
+pub fn read() -> io::Result<Vec<u8>> {
     fs::read("/proc/thread-self/mountinfo")
 }
 
 /// The path of an open directory, if it has one.
-pub(crate) fn path_of(dir: BorrowedFd<'_>) -> Option<OsString> {
+pub fn path_of(dir: BorrowedFd<'_>) -> Option<OsString> {
     let path = fs::read_link(format!("/proc/thread-self/fd/{}", dir.as_raw_fd())).ok()?;
     path.is_absolute().then(|| path.into())
 }
@@ -20,7 +23,7 @@ pub(crate) fn path_of(dir: BorrowedFd<'_>) -> Option<OsString> {
 /// Whether a file below a destination may be met by a second name that a mount gives it: one below the destination, one below the
 /// source of what the destination is on, or one that shows one of the two directories below the other. Where a path is not known,
 /// it may.
-pub(crate) fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> bool {
+pub fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> bool {
     let (Some(source), Some(dest)) = (source, dest) else { return true };
     let (source, dest) = (escaped(source.as_bytes()), escaped(dest.as_bytes()));
     let mounts = || table.split(|byte| *byte == b'\n').filter_map(Mount::of);
@@ -42,7 +45,7 @@ pub(crate) fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> b
 }
 
 /// Whether something is mounted below a directory. Where its path is not known, there may be.
-pub(crate) fn has_mounts_below(table: &[u8], dir: Option<OsString>) -> bool {
+pub fn has_mounts_below(table: &[u8], dir: Option<OsString>) -> bool {
     let Some(dir) = dir else { return true };
     let dir = escaped(dir.as_bytes());
     let mut mounts = table.split(|byte| *byte == b'\n').filter_map(Mount::of);
