@@ -619,6 +619,27 @@ fn nothing_goes_where_something_is_mounted() {
 }
 
 #[test]
+fn nothing_goes_where_mounts_show_a_directory_of_the_copy_twice() {
+    let Some(bed) = Bed::new() else { return };
+    for way in WAYS {
+        make(bed.path(), &["source/a/x", "source/b/y", "copy/a/", "copy/b/", "copy/gone"]);
+        must("mount", bed.path(), &["--bind", "copy/a", "copy/b"]);
+        let arguments = [&["-aT", "--delete"][..], way, &["source", "copy"]].concat();
+        let output = run(HAUL, bed.path(), &arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert_eq!(said(&output).matches("mounts show one of its directories").count(), 1, "{}", said(&output));
+        let left = ["a", "a/x", "a/y", "b", "b/x", "b/y", "gone"];
+        assert_eq!(paths(&bed.path().join("copy")), left, "{arguments:?}");
+        // Once it is unmounted, everything goes that the source does not have.
+        must("umount", bed.path(), &["copy/b"]);
+        let output = run(HAUL, bed.path(), &arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        assert_eq!(paths(&bed.path().join("copy")), ["a", "a/x", "b", "b/y"], "{arguments:?}");
+        fs::remove_dir_all(bed.path().join("copy")).expect("it can go");
+    }
+}
+
+#[test]
 fn what_is_gone_from_a_directory_that_its_owner_cannot_write_goes() {
     if !rustix::process::geteuid().is_root() {
         return skip("who is nobody is for root to say");

@@ -414,6 +414,8 @@ what! {
         "{detail} more to delete in {path}: --max-delete is reached; run again with a larger number",
     /// With `--delete`; `path` is a directory of the destination.
     NamesMayBeAlike = "not deleting in {path}, nor elsewhere on such filesystems: names that differ in upper and lower case may be one name there",
+    /// With `--delete`; `path` is a directory of the destination.
+    ShownTwice = "not deleting in {path}, nor elsewhere in the copy: mounts show one of its directories at two places, and what is gone from one may belong to the other; unmount one of them",
     /// With `--delete`; a directory and something else, `path` at the destination, `other` in the source.
     NotInOneStep = "cannot replace {path} by {other} in one step, since one of them is a directory: remove {path}, or run without --atomic and options that imply it",
     /// With `--delete`; `path` is the destination.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The table of the calling thread.
 ///
@@ -26,19 +27,11 @@ pub fn path_of(dir: BorrowedFd<'_>) -> Option<OsString> {
 pub fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> bool {
     let (Some(source), Some(dest)) = (source, dest) else { return true };
     let (source, dest) = (escaped(source.as_bytes()), escaped(dest.as_bytes()));
-    let mounts = || table.split(|byte| *byte == b'\n').filter_map(Mount::of);
-    // A later mount hides an earlier one of the same place.
-    let place = |path: &[u8]| {
-        let mount = mounts().filter(|mount| is_below(path, mount.point)).max_by_key(|mount| mount.point.len())?;
-        let rest = path.strip_prefix(mount.point)?;
-        let slash: &[u8] = if rest.is_empty() || rest[0] == b'/' { b"" } else { b"/" };
-        let root = mount.root.strip_suffix(b"/").unwrap_or(mount.root);
-        Some((mount.device, [root, slash, rest].concat()))
-    };
+    let place = |path: &[u8]| shown_at(table, path);
     let (Some((of_source, from)), Some((device, to))) = (place(&source), place(&dest)) else { return true };
     let show_each_other = of_source == device && from != to && (is_below(&from, &to) || is_below(&to, &from));
     show_each_other
-        || mounts().any(|mount| {
+        || mounts_of(table).any(|mount| {
             let below = |top: &[u8]| mount.point != top && is_below(mount.point, top);
             below(&dest) || (below(&source) && mount.device == device)
         })
@@ -48,8 +41,34 @@ pub fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> bool {
 pub fn has_mounts_below(table: &[u8], dir: Option<OsString>) -> bool {
     let Some(dir) = dir else { return true };
     let dir = escaped(dir.as_bytes());
-    let mut mounts = table.split(|byte| *byte == b'\n').filter_map(Mount::of);
-    mounts.any(|mount| mount.point != dir && is_below(mount.point, &dir))
+    mounts_of(table).any(|mount| mount.point != dir && is_below(mount.point, &dir))
+}
+
+/// Whether mounts show the same directory at two places that are both this one or below it, as bind mounts may. What a mount hides
+/// counts as shown.
+pub fn show_twice(table: &[u8], dir: &Path) -> bool {
+    let dir = escaped(dir.as_os_str().as_bytes());
+    let below = mounts_of(table).filter(|mount| mount.point != dir && is_below(mount.point, &dir));
+    let below = below.map(|mount| (mount.device, mount.root.to_vec()));
+    let shown: Vec<_> = shown_at(table, &dir).into_iter().chain(below).collect();
+    let same = |(device, root): &(&[u8], Vec<u8>), (other, its): &(&[u8], Vec<u8>)| {
+        device == other && (is_below(root, its) || is_below(its, root))
+    };
+    shown.iter().enumerate().any(|(before, one)| shown[..before].iter().any(|other| same(one, other)))
+}
+
+/// Which directory of which filesystem a path is, as the table has paths.
+fn shown_at<'t>(table: &'t [u8], path: &[u8]) -> Option<(&'t [u8], Vec<u8>)> {
+    // A later mount hides an earlier one of the same place.
+    let mount = mounts_of(table).filter(|mount| is_below(path, mount.point)).max_by_key(|mount| mount.point.len())?;
+    let rest = path.strip_prefix(mount.point)?;
+    let slash: &[u8] = if rest.is_empty() || rest[0] == b'/' { b"" } else { b"/" };
+    let root = mount.root.strip_suffix(b"/").unwrap_or(mount.root);
+    Some((mount.device, [root, slash, rest].concat()))
+}
+
+fn mounts_of(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
+    table.split(|byte| *byte == b'\n').filter_map(Mount::of)
 }
 
 /// A line of the table.
@@ -129,6 +148,20 @@ mod tests {
         assert!(below("/") && below("/mnt/disk") && below("/home/me/a b"));
         assert!(!below("/mnt/disk/a/mounted") && !below("/mnt/disk/b") && !below("/home/me/a"));
         assert!(has_mounts_below(TABLE.as_bytes(), None));
+    }
+
+    #[test]
+    fn a_directory_that_mounts_show_twice_below_one_is_found() {
+        let twice = |more: &str, dir: &str| show_twice(format!("{TABLE}{more}").as_bytes(), Path::new(dir));
+        assert!(twice("", "/"), "/mnt/disk/x is also /home/me/a b/bound");
+        assert!(!twice("", "/mnt/disk") && !twice("", "/home/me") && !twice("", "/home/me/a b/bound"));
+        let (bound, apart) = ("40 30 8:2 /a/b /mnt/disk/c rw - x x rw\n", "41 30 8:2 /z/y /mnt/disk/c/d rw - x x rw\n");
+        assert!(twice(bound, "/mnt/disk") && !twice(bound, "/mnt/disk/c") && !twice(bound, "/mnt/disk/a"));
+        assert!(!twice(&format!("{bound}{apart}"), "/mnt/disk/c"));
+        let inside = "42 40 8:2 /a/b/c/d /mnt/disk/c/e rw - x x rw\n";
+        assert!(twice(&format!("{bound}{inside}"), "/mnt/disk/c"));
+        let sibling = "42 40 8:2 /a/bc /mnt/disk/c/e rw - x x rw\n";
+        assert!(!twice(&format!("{bound}{sibling}"), "/mnt/disk/c"), "another name with the same beginning");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What all threads of a run know of entries that are removed since the source does not have them.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_sys::inode::DeviceNumber;
@@ -16,6 +17,8 @@ pub(crate) struct Deletions {
     case: Mutex<HashMap<DeviceNumber, bool>>,
     unsure: AtomicBool,
     crew_is_out: AtomicBool,
+    /// Whether mounts show some directory of the copy twice, once somebody has looked.
+    shown_twice: OnceLock<bool>,
 }
 
 /// Several threads that remove the entries of one directory; there is one crew at a time.
@@ -41,13 +44,18 @@ impl Deletions {
         self.case.lock().entry(device).and_modify(|known| *known &= counts).or_insert(counts);
     }
 
+    /// Whether mounts show some directory of the copy twice. The first one looks.
+    pub fn shown_twice(&self, look: impl FnOnce() -> bool) -> bool {
+        *self.shown_twice.get_or_init(look)
+    }
+
     /// So many threads, unless one is enough or others are at work.
     pub fn crew(&self, threads: usize) -> Option<Crew<'_>> {
         let is_out = &self.crew_is_out;
         (threads > 1 && !is_out.swap(true, Ordering::Relaxed)).then(|| Crew { threads, is_out })
     }
 
-    /// Whether it is the first time that something stays since names may be alike.
+    /// Whether it is the first time that something stays since it may be the copy of something elsewhere in the source.
     pub fn is_first_doubt(&self) -> bool {
         !self.unsure.swap(true, Ordering::Relaxed)
     }

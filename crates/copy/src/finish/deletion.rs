@@ -9,9 +9,11 @@ use std::ffi::OsString;
 use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use haul_fs::mounts;
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
@@ -92,11 +94,10 @@ fn look_through(worker: &mut Worker<'_>, pair: &Pair<'_>) -> Result<(), Error> {
         }
         let spots =
             extras.iter().map(|extra| Spot::new(opened.as_fd(), &extra.listed.name, extra.listed.name.as_ref()));
-        if !names_are_exact(worker.cx, opened.as_fd(), pair.place.dest_inode.id.device(), spots) {
-            // It may be the copy of something in another directory of the source.
+        if let Some(doubt) = doubt(worker.cx, pair.place, opened.as_fd(), spots) {
             let path = pair.place.dest_path.path();
             let first = worker.cx.services.deletions.is_first_doubt();
-            return if first { Err(Error::new(What::NamesMayBeAlike, path)) } else { Ok(()) };
+            return if first { Err(Error::new(doubt, path)) } else { Ok(()) };
         }
         if !is_filled && is_empty_directory(pair.sides.source.as_fd()).map_err(|errno| pair.unreadable(errno))? {
             let [source, dest] = [&pair.place.source_path, &pair.place.dest_path].map(|path| path.path());
@@ -265,9 +266,36 @@ pub(crate) fn look_at_name(cx: RunContext<'_>, dest: Spot<'_>, device: DeviceNum
     }
 }
 
+/// Why what only this directory of the copy has may be the copy of something in another directory of the source. The directory is
+/// open to be read; `spots` are some in it.
+pub(crate) fn doubt<'s>(
+    cx: RunContext<'_>,
+    place: &Directory,
+    dir: BorrowedFd<'_>,
+    spots: impl Iterator<Item = Spot<'s>>,
+) -> Option<What> {
+    if cx.services.deletions.shown_twice(|| is_shown_twice(place, dir)) {
+        return Some(What::ShownTwice);
+    }
+    (!names_are_exact(cx, dir, place.dest_inode.id.device(), spots)).then_some(What::NamesMayBeAlike)
+}
+
+/// Whether mounts show some directory of the copy twice, of which this is one directory.
+fn is_shown_twice(place: &Directory, dir: BorrowedFd<'_>) -> bool {
+    // The last one is the directory that the copy is in.
+    let levels = place.dir.names().len().saturating_sub(1);
+    let path = mounts::path_of(dir).map(PathBuf::from);
+    let (Some(copy), Ok(table)) = (path.as_deref().and_then(|path| path.ancestors().nth(levels)), mounts::read())
+    else {
+        // Without /proc nobody knows; mounts in copies are rare.
+        return false;
+    };
+    mounts::show_twice(&table, copy)
+}
+
 /// Whether a name in a directory, which is open to be read, is the name of one thing: filesystems for which upper and lower case,
 /// or two ways to write an accent, are alike give back other names than were made, and merge directories. `spots` are some in it.
-pub(crate) fn names_are_exact<'s>(
+fn names_are_exact<'s>(
     cx: RunContext<'_>,
     dir: BorrowedFd<'_>,
     device: DeviceNumber,

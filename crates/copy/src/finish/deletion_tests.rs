@@ -352,6 +352,15 @@ fn nothing_goes_where_names_may_be_alike_which_is_said_once() {
 }
 
 #[test]
+fn nothing_goes_where_a_directory_of_the_copy_is_shown_twice_which_is_said_once() {
+    let bench = bench(Delete::default()).dest("gone", "old");
+    assert!(bench.services.deletions.shown_twice(|| true));
+    delete(&bench).says(&[&format!("error: {}", Error::new(What::ShownTwice, "dest"))]);
+    delete(&bench).says(&[]);
+    assert_eq!(bench.tree(), ["gone: old", "kept: copy"]);
+}
+
+#[test]
 fn a_look_at_a_name_shows_that_names_are_exact_and_looks_that_differ_that_they_are_not() {
     let bench = bench(Delete::default());
     make_dirs(&bench, "dir");

@@ -220,11 +220,11 @@ pub(crate) fn delete(
 /// Whether it is gone.
 fn remove_with_contents(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
     let Some(above) = subject.level.ancestors.last() else { return false };
-    // Where upper and lower case are alike, it may be the copy of another entry of the source.
-    let (cx, device) = (worker.cx, above.place.dest_inode.id.device());
+    // It may be the copy of another entry of the source.
+    let cx = worker.cx;
     let is_its_own = || {
         let dir = subject.dest.dir().and_then(reopen_directory);
-        dir.is_ok_and(|dir| deletion::names_are_exact(cx, dir.as_fd(), device, iter::once(subject.dest)))
+        dir.is_ok_and(|dir| deletion::doubt(cx, &above.place, dir.as_fd(), iter::once(subject.dest)).is_none())
     };
     is_its_own()
         && Removal::below(worker, &above.place)
