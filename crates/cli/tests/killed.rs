@@ -182,15 +182,11 @@ fn with_resume_the_same_command_finishes_a_copy_that_was_killed_and_leaves_nothi
 
 #[test]
 fn a_killed_deletion_leaves_what_the_source_has_and_can_be_repeated() {
-    if haul_knows("--delete") {
-        survives(&DELETE);
-    }
+    survives(&DELETE);
 }
 
 #[test]
 fn with_atomic_nothing_is_deleted_before_everything_is_copied_whenever_haul_is_killed() {
-    if haul_knows("--delete") {
-        survives(&DELETE_ATOMIC);
-        survives(&DELETE_RESUME);
-    }
+    survives(&DELETE_ATOMIC);
+    survives(&DELETE_RESUME);
 }

@@ -16,20 +16,20 @@ pub(crate) struct Deletions {
     /// Filesystems of the copy where a look has shown whether a name in other letters is another name.
     case: Mutex<HashMap<DeviceNumber, bool>>,
     unsure: AtomicBool,
-    crew_is_out: AtomicBool,
+    pool_in_use: AtomicBool,
     /// Whether mounts show some directory of the copy twice, once somebody has looked.
     shown_twice: OnceLock<bool>,
 }
 
-/// Several threads that remove the entries of one directory; there is one crew at a time.
-pub(crate) struct Crew<'d> {
+/// Several threads that remove the entries of one directory; there is one such pool at a time.
+pub(crate) struct ThreadPool<'d> {
     pub threads: usize,
-    is_out: &'d AtomicBool,
+    in_use: &'d AtomicBool,
 }
 
-impl Drop for Crew<'_> {
+impl Drop for ThreadPool<'_> {
     fn drop(&mut self) {
-        self.is_out.store(false, Ordering::Relaxed);
+        self.in_use.store(false, Ordering::Relaxed);
     }
 }
 
@@ -49,10 +49,10 @@ impl Deletions {
         *self.shown_twice.get_or_init(look)
     }
 
-    /// So many threads, unless one is enough or others are at work.
-    pub fn crew(&self, threads: usize) -> Option<Crew<'_>> {
-        let is_out = &self.crew_is_out;
-        (threads > 1 && !is_out.swap(true, Ordering::Relaxed)).then(|| Crew { threads, is_out })
+    /// So many threads, unless one is enough or another directory has the pool.
+    pub fn thread_pool(&self, threads: usize) -> Option<ThreadPool<'_>> {
+        let in_use = &self.pool_in_use;
+        (threads > 1 && !in_use.swap(true, Ordering::Relaxed)).then(|| ThreadPool { threads, in_use })
     }
 
     /// Whether it is the first time that something stays since it may be the copy of something elsewhere in the source.
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn one_crew_is_at_work_at_a_time_and_none_where_one_thread_is_enough() {
+    fn one_thread_pool_is_in_use_at_a_time_and_none_where_one_thread_is_enough() {
         let deletions = Deletions::default();
-        assert!(deletions.crew(1).is_none());
-        let crew = deletions.crew(3);
-        assert_eq!(crew.as_ref().map(|crew| crew.threads), Some(3));
-        assert!(deletions.crew(3).is_none());
-        drop(crew);
-        assert!(deletions.crew(2).is_some());
+        assert!(deletions.thread_pool(1).is_none());
+        let pool = deletions.thread_pool(3);
+        assert_eq!(pool.as_ref().map(|pool| pool.threads), Some(3));
+        assert!(deletions.thread_pool(3).is_none());
+        drop(pool);
+        assert!(deletions.thread_pool(2).is_some());
     }
 
     #[test]

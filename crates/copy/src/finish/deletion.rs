@@ -129,9 +129,9 @@ fn open_up(cx: RunContext<'_>, dir: BorrowedFd<'_>) -> Option<u32> {
 fn remove(worker: &mut Worker<'_>, pair: &Pair<'_>, extras: &[Extra]) -> Result<(), Error> {
     let next = AtomicUsize::new(0);
     let cx = worker.cx;
-    match cx.services.deletions.crew(wanted_threads(cx, extras)) {
+    match cx.services.deletions.thread_pool(wanted_threads(cx, extras)) {
         None => remove_each(worker, pair, extras, &next),
-        Some(crew) => thread::scope(|scope| {
+        Some(pool) => thread::scope(|scope| {
             let help = || {
                 let mut helper = Worker::new(cx);
                 let removed = remove_each(&mut helper, pair, extras, &next);
@@ -139,7 +139,7 @@ fn remove(worker: &mut Worker<'_>, pair: &Pair<'_>, extras: &[Extra]) -> Result<
             };
             // Those that cannot be started leave more to the others.
             let start = |_| thread::Builder::new().name("haul".into()).spawn_scoped(scope, help).ok();
-            let helpers: Vec<_> = (1..crew.threads).filter_map(start).collect();
+            let helpers: Vec<_> = (1..pool.threads).filter_map(start).collect();
             let mut removed = remove_each(worker, pair, extras, &next);
             for helper in helpers {
                 let (report, its) = helper.join().unwrap_or_else(|panic| resume_unwind(panic));
