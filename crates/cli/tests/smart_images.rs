@@ -1,18 +1,16 @@
 //! smartcp with whole images, end to end: every file of every guest is in the copy.
 #![forbid(unsafe_code)]
 
-#[path = "../../guest/tests/support/mod.rs"]
-mod support;
-
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use haul_forge::open;
+use haul_forge::whole::{self, WholeDisk, cut};
 use haul_guest::fs::Options;
 use haul_guest::map;
 use haul_testbed::guest::{Noise, digests, has, live_through, run};
 use haul_testbed::{Bed, Command, allocated, temp_dir};
-use support::whole::{self, WholeDisk, cut};
 
 /// Copies an image with the program; returns how many bytes it says it found free.
 fn smartcp(dir: &Path, image: &Path, copy: &Path) -> u64 {
@@ -34,7 +32,7 @@ fn a_whole_disk_keeps_every_file_and_loses_what_the_map_calls_free() {
     let Some(bed) = Bed::new() else { return };
     let dir = temp_dir();
     let Some(WholeDisk { disk, root, data, efi, .. }) = whole::build(&bed, dir.path()) else { return };
-    let map = map(&support::open(&disk), &Options::default());
+    let map = map(&open(&disk), &Options::default());
     let copy = dir.path().join("copy");
     let free = smartcp(dir.path(), &disk, &copy);
     assert_eq!(free, map.free.bytes(), "{map}");
@@ -55,7 +53,7 @@ fn a_whole_disk_in_a_container_that_is_kept_keeps_every_file() {
     run(Command::new("qemu-img").args(["convert", "-O", "qcow2"]).arg(&disk).arg(at("disk.qcow2")));
     let copy = at("copy.qcow2");
     smartcp_with(dir.path(), &["--container=keep"], &at("disk.qcow2"), &copy);
-    let free = map(&support::open(&disk), &Options::default()).free.bytes();
+    let free = map(&open(&disk), &Options::default()).free.bytes();
     assert!(allocated(&copy) < allocated(at("disk.qcow2")) - free / 2, "of {free} free bytes");
     run(Command::new("qemu-img").args(["check", "-q", "-f", "qcow2"]).arg(&copy));
     run(Command::new("qemu-img").args(["convert", "-O", "raw"]).arg(&copy).arg(at("raw")));

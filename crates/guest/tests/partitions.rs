@@ -9,10 +9,10 @@ use std::ops::Range;
 use haul_guest::fs::swap::Swap;
 use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::{ExtentSet, Map, ReadAt, Refusal, Verdict, View, map_with};
-use haul_testbed::guest::{Noise, has, run};
+use haul_testbed::guest::{Noise, feed, has, run};
 use haul_testbed::{Command, temp_dir};
 use proptest::prelude::*;
-use support::disk::{LISTED, Listed, assert_sane, blank, feed, make_listed, superblock};
+use support::disk::{LISTED, Listed, assert_sane, blank, make_listed, superblock};
 use support::{Fix, Pages, within};
 
 const MIB: u64 = 1 << 20;

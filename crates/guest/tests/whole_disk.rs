@@ -5,13 +5,13 @@ mod support;
 use std::ops::Range;
 use std::path::Path;
 
+use haul_forge::whole::{self, WholeDisk, pieces};
 use haul_guest::fs::{ALL, FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, Map, Region, Verdict, map};
 use haul_testbed::guest::run;
 use haul_testbed::{Bed, Command, temp_dir};
 use support::disk::assert_sane;
-use support::whole::{self, WholeDisk, pieces};
 
 /// The parser, if there is one yet, for the filesystem that an image is.
 fn parser_of(image: &Path) -> Option<&'static dyn FreeMap> {

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::Command;
@@ -318,4 +319,16 @@ pub(crate) fn copy_range(from: &File, to: &File, start: u64, end: u64) {
         }
         at += piece as u64;
     }
+}
+
+/// Runs a program with something to read; returns what it prints.
+///
+/// # Panics
+/// If it cannot be run, or fails.
+pub fn feed(command: &mut Command, input: &str) -> String {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
 }

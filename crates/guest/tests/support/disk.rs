@@ -1,14 +1,11 @@
 //! Disks for tests: a filesystem that is nothing but its list of free bytes, and invariants of every map.
 #![allow(dead_code, unused_imports)]
 
-use std::io::Write;
 use std::ops::Range;
-use std::process::Stdio;
 
 pub use haul_forge::fuzz::assert_sane;
 use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::{ExtentSet, ReadAt, Refusal, View, bytes};
-use haul_testbed::Command;
 
 use super::Pages;
 
@@ -82,13 +79,4 @@ pub fn blank(size: u64) -> Pages {
         }
     }
     Pages::of(&Zeros(size), [])
-}
-
-/// Runs a program with something to read.
-pub fn feed(command: &mut Command, input: &str) -> String {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let done = child.wait_with_output().unwrap();
-    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
 }

@@ -2,7 +2,6 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod disk;
-pub mod whole;
 
 pub use haul_forge::{Fix, Pages, lvm, open};
 

@@ -1,5 +1,4 @@
 //! A whole disk as an installer leaves it: GPT, an EFI partition, LVM with an ext4 root in two pieces and XFS data, swap.
-#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,11 +6,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use haul_testbed::guest::{Noise, digests, has, live_through, run, write_noise};
+use haul_testbed::guest::{Noise, digests, feed, has, live_through, run, write_noise};
 use haul_testbed::{Bed, Command};
 
-use super::disk::feed;
-use super::lvm::Lvm;
+use crate::lvm::Lvm;
 
 const MIB: u64 = 1 << 20;
 
@@ -25,23 +23,34 @@ pub type Files = BTreeMap<PathBuf, (u64, u64)>;
 
 /// A part of the disk: an image of it alone, where its pieces lie, and its files.
 pub struct Part {
+    /// The image of it alone.
     pub image: PathBuf,
+    /// Where its pieces lie in the disk, in order, in bytes.
     pub places: Vec<Range<u64>>,
+    /// What is in it.
     pub files: Files,
 }
 
 /// The disk.
 pub struct WholeDisk {
+    /// The image of it.
     pub disk: PathBuf,
+    /// The EFI partition: FAT.
     pub efi: Part,
+    /// A logical volume in two pieces: ext4.
     pub root: Part,
+    /// A logical volume: XFS.
     pub data: Part,
+    /// A partition for swap.
     pub swap: Part,
-    /// Extents of no volume.
+    /// Extents of no volume, in bytes.
     pub unused: Vec<Range<u64>>,
 }
 
-/// Copies an image to places in another: pairs of where from (in order) and where to.
+/// Writes an image to the places in the disk that its pieces go to.
+///
+/// # Panics
+/// If it cannot be read or written.
 pub fn place(image: &Path, disk: &File, places: &[Range<u64>]) {
     let file = File::open(image).unwrap();
     for (from, to) in pieces(places) {
@@ -51,7 +60,10 @@ pub fn place(image: &Path, disk: &File, places: &[Range<u64>]) {
     }
 }
 
-/// Cuts an image out of another.
+/// Cuts an image out of the disk.
+///
+/// # Panics
+/// If it cannot be read or written.
 pub fn cut(disk: &Path, places: &[Range<u64>], image: &Path) {
     let (disk, image) = (File::open(disk).unwrap(), File::create(image).unwrap());
     for (from, to) in pieces(places) {
@@ -61,6 +73,7 @@ pub fn cut(disk: &Path, places: &[Range<u64>], image: &Path) {
     }
 }
 
+/// Where each piece begins in the image of the part alone, and where it lies in the disk.
 pub fn pieces(places: &[Range<u64>]) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
     places.iter().scan(0, |from, to| {
         let start = *from;
@@ -84,6 +97,9 @@ fn noise_image(path: &Path, size: u64) {
 }
 
 /// Makes the disk in a directory; `None`, after a skip, where that is not possible.
+///
+/// # Panics
+/// If a program that makes a part of it fails.
 pub fn build(bed: &Bed, dir: &Path) -> Option<WholeDisk> {
     let tools = ["sfdisk", "mkfs.vfat", "mkfs.ext4", "mkfs.xfs", "mkswap"];
     if !tools.iter().all(|tool| has(tool)) {
@@ -143,6 +159,9 @@ pub fn build(bed: &Bed, dir: &Path) -> Option<WholeDisk> {
 }
 
 /// Mounts a part of a copy of the disk and compares every file.
+///
+/// # Panics
+/// If it cannot be mounted, or a file differs.
 pub fn assert_part(bed: &Bed, copy: &Path, part: &Part, kind: &str, options: &[&str], scratch: &Path) {
     cut(copy, &part.places, scratch);
     let mounted = bed.mount_image(kind, scratch, options);
