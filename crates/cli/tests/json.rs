@@ -12,7 +12,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use haul_testbed::{Child, Command, TempDir, create_painted, temp_dir};
+use haul_testbed::{Child, Command, TempDir, create_painted, document, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -25,12 +25,12 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
 }
 
 /// The fields of each event, as the document has them.
-fn documented() -> HashMap<&'static str, HashSet<&'static str>> {
+fn documented() -> HashMap<String, HashSet<String>> {
     let mut events = HashMap::new();
-    for section in include_str!("../../../docs/json.md").split("\n### ").skip(1) {
+    for section in document("json.md").split("\n### ").skip(1) {
         let (heading, text) = section.split_once('\n').expect("a heading and a text");
         let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-        events.insert(heading.trim_matches('`'), cells.collect());
+        events.insert(heading.trim_matches('`').to_owned(), cells.map(str::to_owned).collect());
     }
     events
 }

@@ -176,6 +176,7 @@ mod tests {
     use haul_copy::run::Summary;
     use haul_io::pace::Pace;
     use haul_sys::process_state::Usage;
+    use haul_testbed::document;
 
     use super::*;
     use crate::bar::{Phase, Totals};
@@ -232,12 +233,13 @@ mod tests {
     }
 
     /// The sections of the document by their headings, each with the words in the first column of its tables.
-    fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+    fn documented() -> BTreeMap<String, BTreeSet<String>> {
         let mut sections = BTreeMap::new();
-        for section in include_str!("../../../docs/json.md").split("\n### ").skip(1) {
+        for section in document("json.md").split("\n### ").skip(1) {
             let (heading, text) = section.split_once('\n').expect("a heading and a text");
             let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
-            sections.insert(heading.trim_matches('`'), cells.flat_map(|cell| cell.split('`').step_by(2)).collect());
+            let words = cells.flat_map(|cell| cell.split('`').step_by(2)).map(str::to_owned).collect();
+            sections.insert(heading.trim_matches('`').to_owned(), words);
         }
         sections
     }
@@ -252,10 +254,9 @@ mod tests {
         }
         let documented = documented();
         for (event, fields) in &printed {
-            let fields: BTreeSet<&str> = fields.iter().map(String::as_str).collect();
-            assert_eq!(documented.get(&event[..]), Some(&fields), "{event}");
+            assert_eq!(documented.get(event), Some(fields), "{event}");
         }
-        let events = |name: &&&str| !matches!(**name, "action" | "kind" | "reason");
+        let events = |name: &&String| !matches!(name.as_str(), "action" | "kind" | "reason");
         assert_eq!(documented.keys().filter(events).count(), printed.len());
     }
 
@@ -263,12 +264,12 @@ mod tests {
     fn the_document_names_each_word_that_a_field_may_have() {
         let lines = lines();
         for field in ["action", "kind", "reason"] {
-            let printed: BTreeSet<&str> = lines.iter().filter_map(|line| line[field].as_str()).collect();
+            let printed = lines.iter().filter_map(|line| line[field].as_str()).map(str::to_owned).collect();
             assert_eq!(documented()[field], printed);
         }
         let phases = [Phase::Scanning, Phase::Copying, Phase::Syncing, Phase::Verifying, Phase::Deleting];
         let phases = phases.map(Phase::as_str);
-        let document = include_str!("../../../docs/json.md");
+        let document = document("json.md");
         assert!(phases.iter().all(|phase| document.contains(&format!("`{phase}`"))));
     }
 

@@ -404,6 +404,7 @@ mod tests {
     use haul_copy::error::What;
     use haul_copy::images::RegionReport;
     use haul_copy::plan::EngineName;
+    use haul_testbed::document;
 
     use super::*;
 
@@ -439,7 +440,7 @@ mod tests {
             ("message", "\"'a b' and 'c' are the same file: Permission denied\""),
         ] {
             assert_eq!(json[field].to_string(), value, "{field}");
-            assert!(include_str!("../../../docs/stats.md").contains(&format!("| `{field}` |")), "{field}");
+            assert!(document("stats.md").contains(&format!("| `{field}` |")), "{field}");
         }
     }
 
@@ -450,7 +451,7 @@ mod tests {
         let json: Value = serde_json::from_str(&line).expect("what was printed is JSON");
         assert_eq!((json["path"].as_str(), json["path_bytes"].as_str()), (Some("a\u{fffd}\n"), Some("61ff0a")));
         assert_eq!((json["other_path"].as_str(), json.get("other_path_bytes")), (Some("b"), None));
-        assert!(include_str!("../../../docs/stats.md").contains("| `path_bytes`, `other_path_bytes` |"));
+        assert!(document("stats.md").contains("| `path_bytes`, `other_path_bytes` |"));
     }
 
     #[test]
@@ -538,8 +539,9 @@ mod tests {
         assert_eq!(of_image.map(|field| json["images"][0][field].to_string()), ["2", "8.0", "3.0", "1.5"]);
         let mut names = BTreeSet::new();
         fields(&json, &mut names);
-        let (document, _) = include_str!("../../../docs/stats.md").split_once("\n## Errors").expect("a chapter");
-        let cells = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
+        let page = document("stats.md");
+        let (page, _) = page.split_once("\n## Errors").expect("a chapter");
+        let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
         let documented = cells.flat_map(|cell| cell.split('`').step_by(2)).map(str::to_owned).collect::<BTreeSet<_>>();
         assert_eq!(documented, names);
     }

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod bed;
+mod document;
 mod files;
 mod fuse;
 pub mod guest;
@@ -37,6 +38,7 @@ mod temporary;
 pub mod writes;
 
 pub use bed::{Bed, Fs};
+pub use document::document;
 pub use files::{
     allocated, assert_same_contents, create_painted, data_extents, first_difference, paint, painted, painted_at,
     sparse_file,
