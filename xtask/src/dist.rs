@@ -35,7 +35,7 @@ pub fn run(arguments: &[String]) -> Result {
         [argument] if argument == "--mpi" => true,
         _ => return Err("dist knows --mpi and nothing else".into()),
     };
-    shell::run(shell::cargo().args(["build", "--release", "--locked", "--package", "haul", "--bin", "haul"]))?;
+    shell::run(shell::cargo().args(["build", "--release", "--locked", "--package", "haul-cli", "--bin", "haul"]))?;
     let dist = shell::root().join("dist");
     shell::remove(&dist)?;
     place(&shell::target().join("release/haul"), &dist.join("bin/haul"))?;

@@ -70,7 +70,7 @@ fn the_committed_files_are_up_to_date() {
         let committed = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             committed == text,
-            "generated/{name} is stale: run HAUL_REGENERATE=1 cargo test -p haul --test generated"
+            "generated/{name} is stale: run HAUL_REGENERATE=1 cargo test -p haul-cli --test generated"
         );
     }
 }

@@ -49,6 +49,6 @@ pub fn haul(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(haul) = given {
         return Ok(haul.to_owned());
     }
-    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
+    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul-cli", "--bin", "haul"]))?;
     Ok(shell::target().join("release/haul"))
 }

@@ -42,6 +42,9 @@ pub fn library(folder: &str) -> String {
 
 /// The folder of a package, or of a library, of ours.
 fn folder_of(package: &str) -> Option<&'static str> {
+    if package == "haul-cli" {
+        return Some("cli"); // its library is called as the command
+    }
     let library = package.replace('-', "_");
     MAY_IMPORT.iter().map(|(folder, _)| *folder).find(|folder| self::library(folder) == library)
 }

@@ -163,6 +163,7 @@ fn tests_keep_the_graph_of_crates_too() {
 
 #[test]
 fn manifests_obey_the_same_graph() {
+    assert!(crates::objection("copy", "haul-cli", false).is_some());
     assert!(crates::objection("copy", "haul", false).is_some());
     assert!(crates::objection("guest", "haul-sys", true).is_some());
     assert!(crates::objection("new", "haul-sys", false).is_some());

@@ -68,7 +68,7 @@ impl Place {
 
     pub fn program(&self) -> Command {
         let mut cargo = self.cargo("build");
-        cargo.args(["--package", "haul", "--bin", "haul"]);
+        cargo.args(["--package", "haul-cli", "--bin", "haul"]);
         cargo
     }
 
