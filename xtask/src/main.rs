@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod counts;
 mod deny;
 mod dist;
 mod fuzz;
 mod layers;
 mod leftovers;
 mod mpi;
+mod package;
 mod packages;
 mod sanitize;
 mod shell;
@@ -27,9 +29,10 @@ const HELP: &str = "\
 Usage: cargo xtask TASK
 
   test [--quick]   everything that CI checks: installs the Debian packages that the tests need (as root or by sudo), then
-                   format, clippy, layers, dependencies, documentation, all tests, what the tests left behind, and the
-                   quick cases of vm. --quick skips packages, dependencies, documentation and vm. haul-mpi is built
-                   with Open MPI and with MPICH, and skipped, with a message, where one of them is missing
+                   format, clippy, layers, dependencies, documentation, all tests, what the tests left behind, package,
+                   and the quick cases of vm. --quick skips packages, dependencies, documentation, package and vm.
+                   haul-mpi is built with Open MPI and with MPICH, and skipped, with a message, where one of them is
+                   missing
   layers           which file imports which, which modules do I/O, what is public for nobody, where unsafe code is, how long
                    files and functions are
   fuzz SECONDS [TARGET...]
@@ -46,6 +49,7 @@ Usage: cargo xtask TASK
                    tests of the crates with unsafe code and of what calls them from several threads under these tools, or
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
+  package          the packages that cargo publishes: each built from its own archive, their unit tests run from them
   dist [--mpi]     a release binary, the man page, the completions and the licences in dist/; with --mpi also haul-mpi,
                    for the MPI whose compiler $MPICC names (mpicc if it names none)
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
     let answer = match task {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
+        "package" => no_arguments(rest).and_then(|()| package::run()),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),

@@ -40,8 +40,18 @@ impl Mpi {
         command.arg("--workspace");
         match self.missing {
             Some(_) => command.args(["--exclude", PACKAGE]),
-            None => command.env("MPICC", OPEN_MPI).env("HAUL_MPI_MPICH", mpich_program()),
+            None => self.compiler(command).env("HAUL_MPI_MPICH", mpich_program()),
         };
+    }
+
+    /// Makes a command of cargo build with Open MPI, if it builds haul-mpi.
+    pub fn compiler<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("MPICC", OPEN_MPI)
+    }
+
+    /// Whether a package of the workspace can be built here.
+    pub fn builds(&self, package: &str) -> bool {
+        package != PACKAGE || self.missing.is_none()
     }
 
     /// Builds it with both.

@@ -1,15 +1,11 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::leftovers::Scratch;
 use crate::mpi::Mpi;
 use crate::shell::{self, Checked, Result};
-use crate::{deny, fuzz, layers, packages, vm};
+use crate::{counts, deny, fuzz, layers, package, packages, vm};
 
 #[derive(Default)]
 struct Phases(Vec<(&'static str, Duration, Result<Checked>)>);
@@ -79,6 +75,7 @@ pub fn run(args: &[String]) -> Result {
     phases.run("mpi", || mpi.build());
     tests(&mut phases, &mpi)?;
     if !quick {
+        phases.run("package", || package::check(&mpi));
         phases.run("vm", vm::check);
     }
     phases.finish()
@@ -97,8 +94,6 @@ fn clippy(mpi: &Mpi) -> Result<String> {
 
 fn tests(phases: &mut Phases, mpi: &Mpi) -> Result {
     let scratch = Scratch::new()?;
-    let skip_log = shell::target().join(format!("skips-{}.log", std::process::id()));
-    fs::write(&skip_log, "").map_err(|error| format!("cannot write {}: {error}", skip_log.display()))?;
     phases.run("tests", || {
         if !shell::is_root() {
             println!("Not root: tests that mount filesystems, change owners or make device nodes are skipped.");
@@ -106,144 +101,8 @@ fn tests(phases: &mut Phases, mpi: &Mpi) -> Result {
         let mut command = shell::cargo();
         command.args(["test", "--locked", "--no-fail-fast"]);
         mpi.workspace(&mut command);
-        command.env("HAUL_SKIP_LOG", &skip_log).env("TMPDIR", scratch.path());
-        let counts = Counts::of(&mut command);
-        // Unreadable after a test removed it: then the skips are unknown, which must not look like none.
-        let skips = fs::read_to_string(&skip_log).map_err(shell::at(&skip_log));
-        counts.and_then(|counts| counts.judge(&skips?))
+        counts::judged(&mut command, &scratch)
     });
-    // The counts have been taken from it; a left log is only litter.
-    fs::remove_file(&skip_log).unwrap_or_default();
     phases.run("leftovers", || scratch.finish());
     Ok(())
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub passed: u64,
-    pub failed: u64,
-    pub ignored: u64,
-    pub failures: Vec<String>,
-    /// How cargo itself ended, if not well.
-    pub trouble: Option<String>,
-}
-
-impl Counts {
-    /// Runs the tests, shows their output and reads it.
-    pub fn of(command: &mut Command) -> Result<Counts> {
-        let name = shell::line(command);
-        let mut child =
-            command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cannot run {name}: {error}"))?;
-        let mut counts = Counts::default();
-        if let Some(out) = child.stdout.take() {
-            for line in BufReader::new(out).split(b'\n') {
-                let line = line.map_err(|error| format!("cannot read from {name}: {error}"))?;
-                let line = String::from_utf8_lossy(&line);
-                println!("{line}");
-                counts.read(&line);
-            }
-        }
-        let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
-        counts.trouble = (!status.success()).then(|| format!("{name}: {status}"));
-        Ok(counts)
-    }
-
-    fn read(&mut self, line: &str) {
-        if let Some(result) = line.strip_prefix("test result: ") {
-            for part in result.split([';', '.']) {
-                let mut words = part.split_whitespace();
-                let (Some(number), Some(what)) = (words.next(), words.next()) else { continue };
-                let Ok(number) = number.parse::<u64>() else { continue };
-                match what {
-                    "passed" => self.passed += number,
-                    "failed" => self.failed += number,
-                    "ignored" => self.ignored += number,
-                    _ => {}
-                }
-            }
-        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.to_owned());
-        }
-    }
-
-    /// Prints the totals and says whether they are good enough.
-    fn judge(&self, skips: &str) -> Result<String> {
-        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-        for line in skips.lines().filter(|line| !line.trim().is_empty()) {
-            *reasons.entry(line).or_default() += 1;
-        }
-        let skipped: u64 = reasons.values().sum::<u64>() + self.ignored;
-        // Lines are "SKIPPED: TEST: REASON".
-        let tests: BTreeSet<&str> = reasons.keys().filter_map(|line| line.split(": ").nth(1)).collect();
-        println!();
-        for (reason, times) in &reasons {
-            println!("skipped {times} x: {reason}");
-        }
-        for name in &self.failures {
-            println!("failed: {name}");
-        }
-        // A test that skips, or skips a part, returns normally and the runner counts it as passed; here it is not.
-        let passed = self.passed.saturating_sub(tests.len() as u64);
-        let totals = format!("{passed} passed, {} failed, {skipped} skipped", self.failed);
-        println!("tests: {totals}");
-        if self.failed > 0 {
-            Err(totals)
-        } else if let Some(trouble) = &self.trouble {
-            Err(format!("{totals}, but {trouble}"))
-        } else if self.passed == 0 {
-            Err(format!("{totals}: no test ran"))
-        } else if skipped > 0 && shell::in_ci() {
-            Err(format!("{totals}, and in CI nothing may be skipped"))
-        } else {
-            Ok(totals)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counts(lines: &[&str]) -> Counts {
-        let mut counts = Counts::default();
-        lines.iter().for_each(|line| counts.read(line));
-        counts
-    }
-
-    #[test]
-    fn results_of_all_runners_are_added() {
-        let counts = counts(&[
-            "test a::b ... ok",
-            "test c ... FAILED",
-            "test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
-            "test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.50s",
-        ]);
-        assert_eq!((counts.passed, counts.failed, counts.ignored), (7, 1, 2));
-        assert_eq!(counts.failures, ["c"]);
-    }
-
-    #[test]
-    fn a_failure_is_a_failure() {
-        assert!(counts(&["test result: FAILED. 3 passed; 1 failed; 0 ignored"]).judge("").is_err());
-    }
-
-    #[test]
-    fn a_skip_is_not_counted_as_passed() {
-        let skips = "SKIPPED: one: no btrfs\nSKIPPED: one: no XFS\nSKIPPED: two: no btrfs\n";
-        let judged = counts(&["test result: ok. 3 passed; 0 failed; 0 ignored"]).judge(skips);
-        let text = judged.unwrap_or_else(|why| why);
-        assert!(text.starts_with("1 passed, 0 failed, 3 skipped"), "{text}");
-    }
-
-    #[test]
-    fn running_nothing_is_a_failure() {
-        assert!(counts(&[]).judge("").is_err());
-    }
-
-    #[test]
-    fn a_runner_that_dies_is_a_failure() {
-        let mut counts = counts(&["test result: ok. 3 passed; 0 failed; 0 ignored"]);
-        counts.trouble = Some("cargo test: signal 6".into());
-        assert!(counts.judge("").is_err());
-    }
 }

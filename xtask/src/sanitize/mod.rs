@@ -10,9 +10,9 @@ mod tool;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::counts::Counts;
 use crate::leftovers::Scratch;
 use crate::shell::{self, Result};
-use crate::test::Counts;
 use place::Place;
 use tool::Tool;
 
