@@ -8,7 +8,7 @@
 //! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its
 //! own, so there is no circle:
 //!
-//! 1. text, numbers and files: [`quote`], [`size`], `nearest`, [`words`], `planned`, [`exit`], [`files`]
+//! 1. text, numbers and files: [`quote`], [`size`], `nearest`, `errno`, [`words`], `planned`, [`exit`], [`files`]
 //! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
 //! 3. what an option is: [`values`], [`complaint`], [`given`], [`flags`], [`getopt`]
 //! 4. what is printed and written: `nonblocking`, [`screen`], `bar`, `causes`, [`record`], [`summary`], [`json`], `progress`,
@@ -23,6 +23,7 @@ mod causes;
 pub mod compare;
 pub mod complaint;
 pub mod environment;
+mod errno;
 pub mod exit;
 pub mod files;
 pub mod flags;

@@ -18,6 +18,7 @@ use haul_sys::rustix::{io, stdio};
 use crate::bar::Rate;
 use crate::causes::{Causes, Print};
 use crate::complaint::Complaint;
+use crate::errno::strerror;
 use crate::exit;
 use crate::files::{self, ListFile};
 use crate::json;
@@ -270,7 +271,7 @@ impl Report {
     pub fn finish(&self) -> bool {
         let result = self.screen().finish();
         let Err(errno) = result else { return true };
-        self.complain(format!("write error: {}", words::strerror(errno)).as_bytes());
+        self.complain(format!("write error: {}", strerror(errno)).as_bytes());
         false
     }
 

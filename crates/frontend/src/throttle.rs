@@ -7,8 +7,8 @@ use haul_io::pace::{Limit, Pace};
 use haul_sys::Errno;
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 
+use crate::errno::strerror;
 use crate::size::{human_size, parse_rate};
-use crate::words::strerror;
 
 /// What the command line says about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,17 +11,11 @@ use haul_copy::plan::{EngineName, Reflink};
 use haul_io::moved::{Moved, Refusal};
 use haul_sys::Errno;
 
+use crate::errno::strerror;
 use crate::quote::Quoter;
 use crate::size::human_size;
 
-/// The C library's text for an errno.
-pub(crate) fn strerror(errno: Errno) -> String {
-    let code = errno.raw_os_error();
-    let text = std::io::Error::from_raw_os_error(code).to_string();
-    text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned()
-}
-
-/// The same for an error of the standard library, which may not come from the system.
+/// The text for an error of the standard library, which may not come from the system.
 pub fn io_error(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => strerror(Errno::from_raw_os_error(number)),

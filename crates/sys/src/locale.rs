@@ -14,6 +14,18 @@ unsafe extern "C" {
     fn wcwidth(wide: libc::wchar_t) -> c_int;
 }
 
+/// Every category. As with setlocale(3) and LC_ALL, the C locale holds where one of them is unknown.
+#[cfg(target_env = "gnu")]
+const CATEGORIES: c_int = libc::LC_ALL_MASK;
+/// Every category of POSIX: the mask of all has no name in the crate libc.
+#[cfg(not(target_env = "gnu"))]
+const CATEGORIES: c_int = libc::LC_CTYPE_MASK
+    | libc::LC_NUMERIC_MASK
+    | libc::LC_TIME_MASK
+    | libc::LC_COLLATE_MASK
+    | libc::LC_MONETARY_MASK
+    | libc::LC_MESSAGES_MASK;
+
 /// The locale that the environment names, without making it that of the process.
 #[derive(Debug)]
 pub struct Locale {
@@ -43,11 +55,34 @@ pub enum Decoded {
     Incomplete,
 }
 
+/// Whether the C library tells the locale that the environment names from others.
+#[cfg(target_env = "gnu")]
+fn is_told_apart() -> bool {
+    true
+}
+
+/// musl takes every name but C and POSIX, and none, for a locale with UTF-8.
+#[cfg(not(target_env = "gnu"))]
+fn is_told_apart() -> bool {
+    let variables = [c"LC_ALL", c"LC_CTYPE", c"LANG"];
+    // SAFETY: as newlocale(3) does, it reads the environment, which no thread of ours changes.
+    let values = variables.iter().map(|name| unsafe { libc::getenv(name.as_ptr()) });
+    // SAFETY: what getenv(3) returns is null or a C string of the environment.
+    let mut values = values.filter(|value| !value.is_null()).map(|value| unsafe { CStr::from_ptr(value) });
+    values.find(|value| !value.is_empty()).is_some_and(|value| {
+        let name = value.to_string_lossy().to_ascii_lowercase();
+        name.contains("utf-8") || name.contains("utf8")
+    })
+}
+
 impl Locale {
     /// The locale named by LC_ALL, LC_CTYPE and LANG; `None` if that is unknown here, which means the C locale.
     pub fn from_environment() -> Option<Locale> {
+        if !is_told_apart() {
+            return None;
+        }
         // SAFETY: the name is a C string, and no locale object is passed that the call could modify.
-        let handle = unsafe { libc::newlocale(libc::LC_ALL_MASK, c"".as_ptr(), ptr::null_mut()) };
+        let handle = unsafe { libc::newlocale(CATEGORIES, c"".as_ptr(), ptr::null_mut()) };
         if handle.is_null() {
             return None;
         }
@@ -105,7 +140,7 @@ mod tests {
     /// The locale of the name, which every system has.
     fn locale(name: &CStr) -> Locale {
         // SAFETY: as in `from_environment`.
-        let handle = unsafe { libc::newlocale(libc::LC_ALL_MASK, name.as_ptr(), ptr::null_mut()) };
+        let handle = unsafe { libc::newlocale(CATEGORIES, name.as_ptr(), ptr::null_mut()) };
         assert!(!handle.is_null(), "{name:?} is missing");
         Locale { handle }
     }

@@ -19,6 +19,7 @@ const RESERVE: usize = 128 << 10;
 const BESIDE_A_STACK: u64 = 1 << 20;
 
 /// With less address space than this all threads share one arena of malloc(3).
+#[cfg(target_env = "gnu")]
 const ENOUGH_FOR_ARENAS: u64 = 4 << 30;
 
 /// Taken for used where the kernel does not tell.

@@ -88,7 +88,7 @@ fn send_after(time: Duration, signal: i32) {
     let mut timer: libc::c_int = 0;
     // SAFETY: all zeros is a valid itimerspec.
     let mut times: libc::itimerspec = unsafe { std::mem::zeroed() };
-    times.it_value.tv_sec = time.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+    times.it_value.tv_sec = time.as_secs().try_into().unwrap_or(i32::MAX.into());
     times.it_value.tv_nsec = time.subsec_nanos().into();
     // SAFETY: the first call reads a sigevent and writes a number; the second one reads an itimerspec, and needs no place for the old
     // one. Where there is no timer, further signals end the process.

@@ -11,6 +11,7 @@ use haul_sys::inode::Time;
 
 use super::draft::{Draft, Flag};
 use crate::complaint::{Complaint, fatal, misuse};
+use crate::errno::strerror;
 use crate::files::open_regular;
 use crate::flags::Argument::Required;
 use crate::flags::Category::Source;
@@ -203,7 +204,7 @@ fn time_of_file(given: &Given<'_>) -> Result<Time, Complaint> {
     let path = Path::new(given.text());
     let found = haul_sys::inode::Inode::at_following(haul_sys::rustix::fs::CWD, path.as_os_str());
     found.map(|inode| inode.modified).map_err(|errno| {
-        fatal(words::unusable("cannot look at the file of --newer-than,", path, &words::strerror(errno), given.quoter))
+        fatal(words::unusable("cannot look at the file of --newer-than,", path, &strerror(errno), given.quoter))
     })
 }
 
