@@ -90,13 +90,13 @@ pub fn check() -> Result<Checked> {
     play(&programs, &cases, "")?.table.judge().map(Checked::from)
 }
 
-/// What the guests run.
-const PROGRAMS: [&str; 3] = ["haul", "haul-lab", "haul-vmlab"];
+/// What the guests run, and the packages that it is in.
+const PROGRAMS: [(&str, &str); 3] = [("haul-cli", "haul"), ("haul-lab", "haul-lab"), ("haul-vmlab", "haul-vmlab")];
 
 /// Builds these; the directory where they are.
 fn build() -> Result<PathBuf> {
-    let packages = PROGRAMS.iter().flat_map(|package| ["--package", package]);
-    shell::run(shell::cargo().args(["build", "--locked", "--quiet", "--bins"]).args(packages))?;
+    let programs = PROGRAMS.iter().flat_map(|(package, program)| ["--package", package, "--bin", program]);
+    shell::run(shell::cargo().args(["build", "--locked", "--quiet"]).args(programs))?;
     Ok(shell::target().join("debug"))
 }
 
@@ -210,7 +210,7 @@ impl Disks {
         let disks = Disks { programs: dir.join("programs.img"), scratch: dir.join("scratch.img"), dir };
         let content = disks.dir.join("programs");
         shell::make_dir(&content)?;
-        for name in PROGRAMS {
+        for (_, name) in PROGRAMS {
             // Who drops the caches of a guest waits for the programs to be read again, and nine tenths are for debuggers.
             let (from, to) = (programs.join(name), content.join(name));
             shell::run(shell::command("strip").arg("--strip-debug").arg("-o").arg(to).arg(from))?;

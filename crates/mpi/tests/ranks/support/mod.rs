@@ -45,7 +45,7 @@ fn beside(program: &Path, name: &str, package: &str, what: &str) -> PathBuf {
 
 /// The command haul.
 pub fn haul() -> PathBuf {
-    beside(Path::new(env!("CARGO_BIN_EXE_haul-mpi")), "haul", "haul", "--bin")
+    beside(Path::new(env!("CARGO_BIN_EXE_haul-mpi")), "haul", "haul-cli", "--bin")
 }
 
 /// The example `groups`, built with this implementation of MPI.
