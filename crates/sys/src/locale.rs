@@ -8,10 +8,11 @@ use std::ptr;
 #[repr(C, align(8))]
 struct ConversionState([u8; 128]);
 
+// A wchar_t has 32 bits on Linux, with a sign or without: that is up to the processor.
 unsafe extern "C" {
-    fn mbrtowc(wide: *mut libc::wchar_t, bytes: *const c_char, length: usize, state: *mut ConversionState) -> usize;
+    fn mbrtowc(wide: *mut i32, bytes: *const c_char, length: usize, state: *mut ConversionState) -> usize;
     fn iswprint(wide: u32) -> c_int;
-    fn wcwidth(wide: libc::wchar_t) -> c_int;
+    fn wcwidth(wide: i32) -> c_int;
 }
 
 /// Every category. As with setlocale(3) and LC_ALL, the C locale holds where one of them is unknown.
@@ -106,7 +107,7 @@ impl Locale {
     pub fn decode(&self, bytes: &[u8]) -> Decoded {
         // SAFETY: the handle is live; the locale of the thread is put back before the function returns.
         let before = unsafe { libc::uselocale(self.handle) };
-        let mut wide: libc::wchar_t = 0;
+        let mut wide = 0_i32;
         let mut state = ConversionState([0; 128]);
         // SAFETY: all pointers are to live objects of at least the size that the call uses; all zeros is the initial
         // conversion state.
