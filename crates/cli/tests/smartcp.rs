@@ -250,8 +250,18 @@ fn help_names_every_option_and_fits_the_screen() {
         assert_eq!(help.lines().filter(|line| line.trim_start().starts_with(&spelling)).count(), 1, "{spelling}");
     }
     assert!(help.lines().all(|line| line.len() < 100), "{help}");
-    let version = format!("smartcp (haul) {}\nLicense: MIT OR Apache-2.0\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(run(dir.path(), &["--version"]), (Some(0), version, String::new()));
+}
+
+#[test]
+fn the_version_names_the_build_and_its_licence() {
+    let dir = place();
+    let (status, version, err) = run(dir.path(), &["--version"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    let lines: Vec<&str> = version.lines().collect();
+    assert_eq!(lines[0], format!("smartcp (haul) {}", env!("CARGO_PKG_VERSION")));
+    let names: Vec<&str> = lines[1..].iter().filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
+    assert_eq!(names, ["Commit", "Build", "Engines", "License"], "{version}");
+    assert!(lines[2].contains(std::env::consts::ARCH) && lines[2].contains("debug"), "{version}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use haul_io::engine::EngineName;
+
 use crate::flags::{Argument, Category, Flag, Table};
 use crate::options::FLAGS;
 
@@ -88,9 +90,27 @@ fn wrapped(label: &str, words: &[String]) -> String {
     text + &line + "\n"
 }
 
-/// The text of `--version` of this program.
+/// The text of `--version` of this program: name and version, of which build it is, and what it was built with.
 pub fn version(program: &str) -> String {
-    format!("{program} {}\nLicense: MIT OR Apache-2.0\n", env!("CARGO_PKG_VERSION"))
+    let commit = match env!("HAUL_BUILD_COMMIT") {
+        "" => "unknown",
+        commit => commit,
+    };
+    let linked = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
+    let allocator = if cfg!(target_env = "musl") { ", mimalloc" } else { "" };
+    let checks = if cfg!(debug_assertions) { ", debug" } else { "" };
+    let engines: Vec<String> = EngineName::ALL.iter().map(ToString::to_string).collect();
+    format!(
+        "{program} {}\n\
+         Commit: {commit}\n\
+         Build: {}, {linked}{allocator}{checks}, {}\n\
+         Engines: {}\n\
+         License: MIT OR Apache-2.0\n",
+        env!("CARGO_PKG_VERSION"),
+        env!("HAUL_BUILD_TARGET"),
+        env!("HAUL_BUILD_COMPILER"),
+        engines.join(" "),
+    )
 }
 
 #[cfg(test)]
