@@ -36,3 +36,8 @@ mod session;
 mod signals;
 mod tasks;
 mod view;
+
+/// The manual page of the command, in man(7): what its help says.
+pub fn manual() -> String {
+    tasks::manual_page()
+}

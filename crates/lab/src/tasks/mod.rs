@@ -2,6 +2,7 @@
 
 mod answer;
 mod help;
+mod manual;
 mod map;
 mod measuring;
 mod probe;
@@ -20,6 +21,7 @@ use crate::signals;
 use answer::usage;
 
 pub use answer::{Answer, Complaint};
+pub use manual::page as manual_page;
 
 /// Does what the words after the program's name say.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complaint> {
