@@ -30,7 +30,8 @@ Usage: cargo xtask TASK
 
   test [--quick]   everything that CI checks: installs the Debian packages that the tests need (as root or by sudo), then
                    format, clippy, layers, dependencies, documentation, all tests, what the tests left behind, package,
-                   and the quick cases of vm. --quick skips packages, dependencies, documentation, package and vm.
+                   dist --trial, and the quick cases of vm. --quick skips packages, dependencies, documentation, package,
+                   dist and vm.
                    haul-mpi is built with Open MPI and with MPICH, and skipped, with a message, where one of them is
                    missing
   layers           which file imports which, which modules do I/O, what is public for nobody, where unsafe code is, how long
@@ -50,8 +51,11 @@ Usage: cargo xtask TASK
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
   package          the packages that cargo publishes: each built from its own archive, their unit tests run from them
-  dist [--mpi]     a release binary, the man page, the completions and the licences in dist/; with --mpi also haul-mpi,
-                   for the MPI whose compiler $MPICC names (mpicc if it names none)
+  dist [--check | --trial]
+                   what people install, in dist/: archives with static binaries for x86_64 and aarch64, packages for Debian
+                   and RPM, SHA256SUMS; the same bytes from the same commit in any folder. --check installs, uses and
+                   removes each where nothing else is, and makes all again elsewhere; --trial does so with binaries that are
+                   optimized less, in the target directory
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
                    one file: haul against cp, on the filesystem of the temporary directory and, as root, on
                    ext4, XFS and btrfs in loop images; prints tables

@@ -16,6 +16,11 @@ const PACKAGE: &str = "haul-mpi";
 const OPEN_MPI: &str = "mpicc.openmpi";
 const MPICH: &str = "mpicc.mpich";
 
+/// Makes a command of cargo build haul-mpi with Open MPI, if it builds it.
+pub fn with_open_mpi(command: &mut Command) -> &mut Command {
+    command.env("MPICC", OPEN_MPI)
+}
+
 /// Whether haul-mpi takes part.
 pub struct Mpi {
     /// Why not, if not.
@@ -46,7 +51,7 @@ impl Mpi {
 
     /// Makes a command of cargo build with Open MPI, if it builds haul-mpi.
     pub fn compiler<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command.env("MPICC", OPEN_MPI)
+        with_open_mpi(command)
     }
 
     /// Whether a package of the workspace can be built here.

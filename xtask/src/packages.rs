@@ -91,12 +91,25 @@ const FOR_VM: &[Package] = &[
     package("e2fsprogs", "mkfs.ext4", "makes the disk of the virtual machines"),
 ];
 
+/// What is distributed is built, packed and tried with these.
+const FOR_DIST: &[Package] = &[
+    package("musl-tools", "musl-gcc", "compiles C for static binaries"),
+    package("gcc-aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "the same for aarch64, and links them"),
+    package("libc6-dev-arm64-cross", "/usr/aarch64-linux-gn*/include/stdlib.h", "the headers for that"),
+    package("qemu-user-static", "qemu-aarch64-static", "runs them on another processor"),
+    package("binutils", "readelf", "says what a binary asks for"),
+    package("dpkg-dev", "dpkg-shlibdeps", "says which packages have the libraries of a binary"),
+    package("lintian", "lintian", "says what is wrong with a package for Debian"),
+    package("debootstrap", "debootstrap", "makes a fresh Debian to install packages in"),
+    package("rpm", "rpmbuild", "makes packages for other distributions"),
+];
+
 /// Installs what is missing, as root or by sudo; says what it found.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the message is the command that would.
 pub fn install() -> Result<String> {
-    install_all(&[PACKAGES, FOR_MPI, FOR_VM].concat())
+    install_all(&[PACKAGES, FOR_MPI, FOR_DIST, FOR_VM].concat())
 }
 
 /// The packages that are missing for haul-mpi, or nothing.
@@ -107,6 +120,11 @@ pub fn missing_for_mpi() -> Vec<&'static str> {
 /// The same for what virtual machines need.
 pub fn install_for_vm() -> Result<String> {
     install_all(FOR_VM)
+}
+
+/// The same for what `dist` needs.
+pub fn install_for_dist() -> Result<String> {
+    install_all(FOR_DIST)
 }
 
 fn install_all(packages: &[Package]) -> Result<String> {

@@ -109,8 +109,11 @@ pub fn write(path: &Path, text: &str) -> Result {
 }
 
 pub fn make_executable(path: &Path) -> Result {
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(path, mode).map_err(at(path))
+    set_mode(path, 0o755)
+}
+
+pub fn set_mode(path: &Path, mode: u32) -> Result {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(at(path))
 }
 
 /// Whether nothing may be skipped.

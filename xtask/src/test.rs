@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::leftovers::Scratch;
 use crate::mpi::Mpi;
 use crate::shell::{self, Checked, Result};
-use crate::{counts, deny, fuzz, layers, package, packages, vm};
+use crate::{counts, deny, dist, fuzz, layers, package, packages, vm};
 
 #[derive(Default)]
 struct Phases(Vec<(&'static str, Duration, Result<Checked>)>);
@@ -76,6 +76,7 @@ pub fn run(args: &[String]) -> Result {
     tests(&mut phases, &mpi)?;
     if !quick {
         phases.run("package", || package::check(&mpi));
+        phases.run("dist", || dist::check(&mpi));
         phases.run("vm", vm::check);
     }
     phases.finish()

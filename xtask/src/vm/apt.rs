@@ -95,7 +95,7 @@ pub fn this_release() -> Result<String> {
 }
 
 /// Where this system has its Debian packages from.
-fn mirror() -> Result<String> {
+pub fn mirror() -> Result<String> {
     let format = "$(CODENAME) $(LABEL) $(REPO_URI)";
     let targets = shell::output(shell::command("apt-get").args(["indextargets", "--format", format]))?;
     let wanted = format!("{} Debian ", this_release()?);

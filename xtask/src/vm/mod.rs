@@ -3,7 +3,7 @@
 //! The guest's side is `testing/vmlab`: it is the first process there, and says what it found in lines of words
 //! between tabs.
 
-mod apt;
+pub mod apt;
 mod boot;
 mod machine;
 mod measured;

@@ -1,0 +1,66 @@
+//! `cargo xtask dist`: what a distribution, a packager or a user installs, made from one working tree.
+
+mod auditable;
+mod build;
+mod debian;
+mod layout;
+mod made;
+mod rpm;
+mod trial;
+
+use build::{Recipe, Stamp};
+use made::Made;
+
+use crate::mpi::Mpi;
+use crate::shell::{self, Checked, Result};
+
+/// Makes everything in `dist/`, which is emptied first; with `--check` it tries everything out, too, and makes it again in
+/// another folder. With `--trial` it does what [`check`] does.
+///
+/// # Errors
+/// When a tool is missing, or what was made is not as it should be.
+pub fn run(arguments: &[String]) -> Result {
+    let checks = match arguments {
+        [] => false,
+        [argument] if argument == "--check" => true,
+        [argument] if argument == "--trial" => {
+            let checked = check(&Mpi::look())?;
+            println!("{}\n{}", checked.done, checked.missing.unwrap_or_default());
+            return Ok(());
+        }
+        _ => return Err("dist knows --check and --trial, and one of them at a time".into()),
+    };
+    let recipe = Recipe {
+        source: shell::root().to_owned(),
+        target: shell::target().join("dist"),
+        profile: "release",
+        into: shell::root().join("dist"),
+        stamp: Stamp::read()?,
+    };
+    let mpi = Mpi::look();
+    let made = Made::make(&recipe, &mpi)?;
+    for file in shell::entries(&recipe.into)? {
+        println!("{}", file.display());
+    }
+    for missing in &made.missing {
+        println!("{missing}");
+    }
+    if checks {
+        let checked = trial::check(&made, &recipe, &mpi)?;
+        println!("{}", checked.done);
+        println!("{}", checked.missing.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// The same with less of optimization, tried out: a part of `cargo xtask test`.
+///
+/// # Errors
+/// When what was made is not as it should be.
+pub fn check(mpi: &Mpi) -> Result<Checked> {
+    let target = shell::target().join("dist-trial");
+    let (source, into) = (shell::root().to_owned(), target.join("made"));
+    let recipe = Recipe { source, target, profile: "trial", into, stamp: Stamp::read()? };
+    let made = Made::make(&recipe, mpi)?;
+    trial::check(&made, &recipe, mpi)
+}
