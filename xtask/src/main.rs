@@ -70,6 +70,11 @@ Usage: cargo xtask TASK
                    smartcp against other programs that copy disk images; mounts and compares every copy, and prints
                    the tables of docs/smart.md; --image keeps the image and --json the results for the next time,
                    --dirty shows what copies of mounted filesystems lose
+  bench scale [--place tmpfs,dir,ext4,xfs] [--only many,one,large,many-cold,one-cold,large-cold] [--runs N]
+              [--scale FACTOR] [--size SIZE] [--dir DIR] [--space SIZE] [--settle SECONDS] [--timeout SECONDS]
+              [--haul PROGRAM] [--json FILE] [--svg FILE] [--profile]
+               what haul gains by threads, from one to twice as many as there are cores, and how near its own choice is to
+               the best; --svg draws the curves
   bench slow-disk [--size SIZE] [--runs N] [--haul PROGRAM]
                a file copied to a disk that writes 20 MB/s, by cp, cp with a sync, and haul: until each returns, until
                the disk is unmounted after that, and how long another program waits for its writes meanwhile; as root

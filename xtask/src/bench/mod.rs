@@ -12,6 +12,7 @@ pub mod options;
 pub mod peers;
 pub mod place;
 pub mod report;
+mod scale;
 mod single_file;
 mod slow_disk;
 pub mod surroundings;
@@ -24,8 +25,11 @@ pub fn run(args: &[String]) -> Result {
         Some(("single-file", rest)) => single_file::run(rest),
         Some(("peers", rest)) => peers::run(rest),
         Some(("images", rest)) => images::run(rest),
+        Some(("scale", rest)) => scale::run(rest),
         Some(("slow-disk", rest)) => slow_disk::run(rest),
-        Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers, images, slow-disk")),
-        None => Err("which benchmark? There are: single-file, peers, images, slow-disk".into()),
+        Some((other, _)) => {
+            Err(format!("no benchmark {other:?}; there are: single-file, peers, images, scale, slow-disk"))
+        }
+        None => Err("which benchmark? There are: single-file, peers, images, scale, slow-disk".into()),
     }
 }

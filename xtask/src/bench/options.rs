@@ -34,6 +34,8 @@ pub struct Options {
     pub image: Option<PathBuf>,
     /// Results are written there, and older ones that it holds already are kept.
     pub json: Option<PathBuf>,
+    /// A drawing is written there.
+    pub svg: Option<PathBuf>,
     /// Only show the tables of results saved earlier.
     pub from: Option<PathBuf>,
     /// Most bytes of files at any time.
@@ -120,6 +122,7 @@ impl Options {
             "dir" => self.dir = path()?,
             "image" => self.image = path()?,
             "json" => self.json = path()?,
+            "svg" => self.svg = path()?,
             "from" => self.from = path()?,
             "haul" => self.haul = path()?,
             "before" => self.before = path()?,
