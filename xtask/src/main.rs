@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod book;
 mod counts;
 mod deny;
 mod dist;
@@ -29,8 +30,8 @@ const HELP: &str = "\
 Usage: cargo xtask TASK
 
   test [--quick]   everything that CI checks: installs the Debian packages that the tests need (as root or by sudo), then
-                   format, clippy, layers, dependencies, documentation, all tests, what the tests left behind, package,
-                   dist --trial, and the quick cases of vm. --quick skips packages, dependencies, documentation, package,
+                   format, clippy, layers, dependencies, documentation, book, all tests, what the tests left behind, package,
+                   dist --trial, and the quick cases of vm. --quick skips packages, dependencies, documentation, book, package,
                    dist and vm.
                    haul-mpi is built with Open MPI and with MPICH, and skipped, with a message, where one of them is
                    missing
@@ -51,6 +52,7 @@ Usage: cargo xtask TASK
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
   package          the packages that cargo publishes: each built from its own archive, their unit tests run from them
+  book             the documentation as a site, in target/book/book; fails if a link leads nowhere
   dist [--check | --trial]
                    what people install, in dist/: archives with static binaries for x86_64 and aarch64, packages for Debian
                    and RPM, SHA256SUMS; the same bytes from the same commit in any folder. --check installs, uses and
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
     let answer = match task {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
+        "book" => no_arguments(rest).and_then(|()| book::run()),
         "package" => no_arguments(rest).and_then(|()| package::run()),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),

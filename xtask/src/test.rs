@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::leftovers::Scratch;
 use crate::mpi::Mpi;
 use crate::shell::{self, Checked, Result};
-use crate::{counts, deny, dist, fuzz, layers, package, packages, vm};
+use crate::{book, counts, deny, dist, fuzz, layers, package, packages, vm};
 
 #[derive(Default)]
 struct Phases(Vec<(&'static str, Duration, Result<Checked>)>);
@@ -71,6 +71,9 @@ pub fn run(args: &[String]) -> Result {
             mpi.workspace(&mut doc);
             shell::run(&mut doc).map(|()| "no warnings".to_owned())
         });
+    }
+    if !quick {
+        phases.run("book", book::check);
     }
     phases.run("mpi", || mpi.build());
     tests(&mut phases, &mpi)?;

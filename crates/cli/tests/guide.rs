@@ -1,0 +1,108 @@
+//! Every command of the user's guide is run, page by page, where there is what the page speaks of.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+
+use haul_testbed::{Command, create_painted, document, temp_dir};
+
+/// What the pages speak of.
+fn stage(dir: &Path) {
+    for name in ["photos/raw", "project/target", "old", "backup", "elsewhere", "third", "fourth", "fifth", "usb"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    for (name, size) in [
+        ("photos/1.jpg", 300_000),
+        ("photos/2.jpg", 5),
+        ("photos/raw/1.dng", 3_000_000),
+        ("project/main.c", 2000),
+        ("project/main.o", 4000),
+        ("project/target/main", 9000),
+        ("old/letter", 100),
+    ] {
+        create_painted(dir.join(name), size);
+    }
+    // An image in which haul finds nothing is copied whole; smart.rs has real ones.
+    let image = dir.join("disk.raw");
+    create_painted(&image, 1 << 20);
+    fs::File::options().write(true).open(image).and_then(|file| file.set_len(8 << 20)).unwrap();
+}
+
+/// The blocks of a page that are for a shell, as one script. Those that need something else say so.
+fn commands(page: &str) -> String {
+    let mut script = String::new();
+    let mut inside = false;
+    for line in document(page).lines() {
+        match line {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            line if inside => script += &format!("{line}\n"),
+            _ => {}
+        }
+    }
+    script
+}
+
+/// Runs a page in a new place and gives that.
+fn follow(page: &str) -> haul_testbed::TempDir {
+    let dir = temp_dir();
+    stage(dir.path());
+    let programs = dir.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    for name in ["haul", "smartcp"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_haul"), programs.join(name)).unwrap();
+    }
+    let script = commands(page);
+    assert!(script.contains("haul "), "{page} has no command");
+    let output = Command::new("sh")
+        .args(["-euxc", &script])
+        .current_dir(dir.path())
+        .env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()))
+        .env("XDG_CONFIG_HOME", dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{page}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    dir
+}
+
+/// Compares by another program.
+fn same(dir: &haul_testbed::TempDir, one: &str, other: &str) {
+    let diff = Command::new("diff").args(["-r", one, other]).current_dir(dir.path()).output().unwrap();
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+}
+
+#[test]
+fn instead_of_cp() {
+    let dir = follow("guide/cp.md");
+    same(&dir, "photos", "backup/photos");
+    same(&dir, "photos/1.jpg", "copy.jpg");
+}
+
+#[test]
+fn a_daily_backup() {
+    let dir = follow("guide/backup.md");
+    same(&dir, "photos", "backup/photos");
+    assert!(!dir.path().join("backup/project/main.o").exists());
+    assert!(!dir.path().join("backup/project/target").exists());
+}
+
+#[test]
+fn disk_images() {
+    let dir = follow("guide/images.md");
+    same(&dir, "disk.raw", "copy2.raw");
+}
+
+#[test]
+fn moving_terabytes() {
+    let dir = follow("guide/terabytes.md");
+    for place in ["backup", "elsewhere", "third", "fourth", "fifth"] {
+        same(&dir, "photos", &format!("{place}/photos"));
+    }
+    assert!(dir.path().join("moved/letter").exists() && !dir.path().join("old").exists());
+}
+
+#[test]
+fn questions() {
+    let dir = follow("faq.md");
+    same(&dir, "photos", "usb/photos");
+}
