@@ -71,6 +71,9 @@ const PACKAGES: &[Package] = &[
     package("chromium", "chromium", "opens the reports of haul-lab, on screens of several widths"),
     package("man-db", "man", "renders the man page and warns of its faults"),
     package("iproute2", "ip", "hosts of their own for haul-mpi: network namespaces, joined by a bridge"),
+    package("golang-go", "go", "the example in Go that reads --json"),
+    package("nodejs", "node", "the same in JavaScript"),
+    package("python3", "python3", "the same in Python"),
 ];
 
 /// What haul-mpi is built and run with.
