@@ -105,6 +105,7 @@ const FOR_DIST: &[Package] = &[
     package("lintian", "lintian", "says what is wrong with a package for Debian"),
     package("debootstrap", "debootstrap", "makes a fresh Debian to install packages in"),
     package("rpm", "rpmbuild", "makes packages for other distributions"),
+    package("buildah", "buildah", "makes the container image of docs/examples, and runs it"),
 ];
 
 /// Installs what is missing, as root or by sudo; says what it found.

@@ -56,6 +56,7 @@ pub const FLAGS: &[Flag] = &[
         details: "The parts are about equal in bytes and in files. All names of one file are in one part, so hard \
                   links are kept. Run the same command with --shard=1/N to --shard=N/N, in any order, at the same time \
                   or not, on any machines that have both filesystems. Together they make the same copy as one haul. \
+                  Where parts are counted from 0, write --shard=I+1/N. \
                   The part of a file follows from its name, its size and N alone. Without --list each process walks \
                   through the sources itself: nothing may change there meanwhile, and a process that finds something \
                   else than the first one refuses to copy. Each process reports at its end how many parts are done and \
@@ -129,14 +130,18 @@ pub fn settle_lists(draft: &Draft) -> Result<(), Complaint> {
     Ok(())
 }
 
-/// `I/N` in decimal digits, nothing else.
+/// `I/N` in decimal digits, or `I+1/N` where parts are counted from 0; nothing else.
 fn shard(word: &[u8]) -> Option<Shard> {
     let number = |digits: &[u8]| -> Option<u32> {
         let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
         std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
     };
     let slash = word.iter().position(|byte| *byte == b'/')?;
-    Shard::new(number(&word[..slash])?, number(&word[slash + 1..])?)
+    let number_of = match word[..slash].strip_suffix(b"+1") {
+        Some(before) => number(before)?.checked_add(1)?,
+        None => number(&word[..slash])?,
+    };
+    Shard::new(number_of, number(&word[slash + 1..])?)
 }
 
 #[cfg(test)]
@@ -145,18 +150,24 @@ mod tests {
 
     #[test]
     fn a_shard_is_a_number_from_1_to_that_of_all() {
-        for (word, index, count) in
-            [("1/1", 0, 1), ("2/7", 1, 7), ("07/7", 6, 7), ("1048576/1048576", 1_048_575, 1 << 20)]
-        {
+        for (word, index, count) in [
+            ("1/1", 0, 1),
+            ("2/7", 1, 7),
+            ("07/7", 6, 7),
+            ("1048576/1048576", 1_048_575, 1 << 20),
+            ("0+1/3", 0, 3),
+            ("2+1/3", 2, 3),
+        ] {
             let shard = shard(word.as_bytes()).expect(word);
             assert_eq!((shard.index(), shard.count().get()), (index, count), "{word}");
         }
-        for word in
-            ["", "/", "1", "1/", "/1", "0/1", "1/0", "0/0", "2/1", "-1/2", "+1/2", "1/2/3", " 1/2", "1 /2", "a/b"]
-        {
+        for word in [
+            "", "/", "1", "1/", "/1", "0/1", "1/0", "0/0", "2/1", "-1/2", "+1/2", "1/2/3", " 1/2", "1 /2", "a/b",
+            "2+1/2", "+1/2", "1+2/3", "0+1+1/3", "-1+1/2",
+        ] {
             assert_eq!(shard(word.as_bytes()), None, "{word}");
         }
-        for word in ["1/1048577", "1/4294967296", "4294967297/2", "1/99999999999999999999"] {
+        for word in ["1/1048577", "1/4294967296", "4294967297/2", "4294967295+1/2", "1/99999999999999999999"] {
             assert_eq!(shard(word.as_bytes()), None, "{word}");
         }
     }

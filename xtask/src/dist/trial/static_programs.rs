@@ -38,6 +38,9 @@ pub fn check(target: &Target, archive: &Path, stamp: &Stamp, room: &Path) -> Res
         return Ok(Some(format!("NOT CHECKED: {} in a root with nothing else, which needs root", target.name)));
     }
     in_an_empty_root(target, &prefix, &room)?;
+    if target.is_native() {
+        in_a_container(&prefix, &room)?;
+    }
     Ok(None)
 }
 
@@ -142,4 +145,30 @@ fn in_an_empty_root(target: &Target, prefix: &Path, room: &Path) -> Result {
     shell::run(inside("haul-lab")?.arg("--version"))?;
     shell::run(inside("smartcp")?.args(["/from/file", "/disk"]))?;
     shell::run(shell::command("cmp").args([root.join("from/file"), root.join("disk")]))
+}
+
+/// The image of docs/examples, with what the example for Kubernetes says.
+fn in_a_container(prefix: &Path, room: &Path) -> Result {
+    let (storage, volume) = (room.join("containers"), room.join("volume"));
+    shell::make_dir(&volume.join("in"))?;
+    shell::write(&volume.join("in/file"), "contents")?;
+    let buildah = || {
+        let mut buildah = shell::command("buildah");
+        buildah.args(["--storage-driver", "vfs", "--root"]).arg(storage.join("root")).arg("--runroot");
+        buildah.arg(storage.join("run"));
+        buildah
+    };
+    let recipe = shell::root().join("docs/examples/Containerfile");
+    let mut build = buildah();
+    build.args(["build", "--isolation", "chroot", "--tag", "haul", "--file"]).arg(recipe).arg(prefix);
+    shell::run(&mut build)?;
+    let container = shell::output(buildah().args(["from", "localhost/haul"]))?;
+    for part in ["0+1/2", "1+1/2"] {
+        let mut run = buildah();
+        run.args(["run", "--isolation", "chroot", "--volume"]).arg(format!("{}:/data", volume.display()));
+        run.args([container.trim(), "/usr/bin/haul", "-aT", "--job=trial", &format!("--shard={part}")]);
+        shell::run(run.args(["/data/in", "/data/out"]))?;
+    }
+    shell::run(shell::command("diff").arg("-r").args([volume.join("in"), volume.join("out")]))?;
+    shell::run(buildah().args(["rm", container.trim()]))
 }
