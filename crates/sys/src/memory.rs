@@ -25,14 +25,15 @@ const ENOUGH_FOR_ARENAS: u64 = 4 << 30;
 /// Taken for used where the kernel does not tell.
 const LIKELY_USED: u64 = 32 << 20;
 
+#[cfg(target_env = "musl")]
+mod underlying;
+
 #[cfg(not(target_env = "musl"))]
 use std::alloc::System as Underlying;
-
-/// musl's own has one lock for all threads: an archive took a half longer with it.
 #[cfg(target_env = "musl")]
-use mimalloc::MiMalloc as Underlying;
+use underlying::Underlying;
 
-/// The system's allocator, for commands: where it has no memory the process says so and ends with a status, as C programs do
+/// The allocator of commands, the system's or, in static binaries, mimalloc: where it has no memory the process says so and ends with a status, as C programs do
 /// (Rust's way is SIGABRT). Allocations in `may_fail` fail as usual.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Allocator;

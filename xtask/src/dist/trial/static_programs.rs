@@ -33,6 +33,9 @@ pub fn check(target: &Target, archive: &Path, stamp: &Stamp, room: &Path) -> Res
     }
     let haul = prefix.join("bin/haul");
     copies_a_tree(target, &haul, &room)?;
+    if target.is_native() {
+        needs_little_address_space(&haul, &room)?;
+    }
     says_what_cp_says(target, &haul, &room)?;
     if !shell::is_root() {
         return Ok(Some(format!("NOT CHECKED: {} in a root with nothing else, which needs root", target.name)));
@@ -81,6 +84,14 @@ fn copies_a_tree(target: &Target, haul: &Path, room: &Path) -> Result {
     } else {
         Err(format!("{}: modes or times differ in the copy", target.name))
     }
+}
+
+/// 32 MiB are enough.
+fn needs_little_address_space(haul: &Path, room: &Path) -> Result {
+    let copy = room.join("copy-in-little");
+    let mut limited = shell::command("prlimit");
+    shell::run(limited.args(["--as=33554432", "--"]).arg(haul).args(["-a", "docs"]).arg(&copy))?;
+    shell::run(shell::command("diff").args(["--recursive", "docs"]).arg(&copy))
 }
 
 /// Errors of the system, and names as they are quoted in four locales: byte by byte what cp prints.
