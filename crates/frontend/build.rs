@@ -21,8 +21,7 @@ fn commit() -> Option<String> {
     if let Ok(given) = env::var("HAUL_COMMIT") {
         return Some(given);
     }
-    // cargo(1), package: the archive says where it comes from.
-    println!("cargo::rerun-if-changed=.cargo_vcs_info.json");
+    // cargo-package(1): the archive says where it comes from.
     if let Ok(text) = fs::read_to_string(".cargo_vcs_info.json") {
         let commit = text.split_once("\"sha1\": \"")?.1.split('"').next()?;
         let changed = if text.contains("\"dirty\": true") { "+" } else { "" };
@@ -32,8 +31,11 @@ fn commit() -> Option<String> {
     if !workspace.join(".git").exists() {
         return None;
     }
-    for watched in [".git/logs/HEAD", "crates", "Cargo.toml", "Cargo.lock"] {
-        println!("cargo::rerun-if-changed={}", workspace.join(watched).display());
+    for watched in [".git/logs/HEAD", "crates", "Cargo.toml", "Cargo.lock"].map(|name| workspace.join(name)) {
+        // Cargo takes a file that is not there for changed, and would build all again each time.
+        if watched.exists() {
+            println!("cargo::rerun-if-changed={}", watched.display());
+        }
     }
     let git = |arguments: &[&str]| said(Command::new("git").args(arguments).current_dir(workspace));
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
