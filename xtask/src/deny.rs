@@ -1,16 +1,15 @@
 //! Licences, bans and sources of the dependencies by cargo-deny, and advisories where their database can be fetched.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::shell::{self, Checked, Result};
+use crate::tools::Tool;
 
-/// Pinned, so that a new release cannot break a build that was fine yesterday.
-const VERSION: &str = "0.20.2";
+const TOOL: Tool = Tool { name: "cargo-deny", version: "0.20.2", arguments: &["--no-default-features"] };
 
 /// Checks all dependencies against `deny.toml`.
 pub fn run() -> Result<Checked> {
-    let deny = tool()?;
+    let deny = TOOL.program()?;
     let check = |which: &[&str]| {
         let mut command = shell::command(&deny);
         command.args(["--workspace", "check"]).args(which);
@@ -32,24 +31,4 @@ pub fn run() -> Result<Checked> {
         return Ok(Checked { done, missing: Some(why) });
     }
     Err("cargo-deny: advisories against the dependencies (see above)".into())
-}
-
-/// The program, built once into the target directory: about one minute on two cores in the dev profile.
-fn tool() -> Result<PathBuf> {
-    let home = shell::target().join(format!("tools/cargo-deny-{VERSION}"));
-    let program = home.join("bin/cargo-deny");
-    if !program.exists() {
-        println!("building cargo-deny {VERSION} (once)");
-        shell::run(
-            shell::cargo()
-                .args(["install", "--quiet", "--locked", "--debug", "--no-default-features", "--root"])
-                .arg(&home)
-                .args(["--version", VERSION, "cargo-deny"])
-                .env("CARGO_TARGET_DIR", home.join("build"))
-                .env("CARGO_PROFILE_DEV_DEBUG", "0"),
-        )?;
-        // A third of a gigabyte that nobody needs again; failing to remove it harms nothing.
-        std::fs::remove_dir_all(home.join("build")).unwrap_or_default();
-    }
-    Ok(program)
 }

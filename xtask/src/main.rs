@@ -6,6 +6,7 @@
 //! tests.
 #![forbid(unsafe_code)]
 
+mod apt;
 mod bench;
 mod book;
 mod counts;
@@ -20,6 +21,7 @@ mod packages;
 mod sanitize;
 mod shell;
 mod test;
+mod tools;
 mod vm;
 
 use std::process::ExitCode;

@@ -16,11 +16,6 @@ const PACKAGE: &str = "haul-mpi";
 const OPEN_MPI: &str = "mpicc.openmpi";
 const MPICH: &str = "mpicc.mpich";
 
-/// Makes a command of cargo build haul-mpi with Open MPI, if it builds it.
-pub fn with_open_mpi(command: &mut Command) -> &mut Command {
-    command.env("MPICC", OPEN_MPI)
-}
-
 /// Whether haul-mpi takes part.
 pub struct Mpi {
     /// Why not, if not.
@@ -45,13 +40,13 @@ impl Mpi {
         command.arg("--workspace");
         match self.missing {
             Some(_) => command.args(["--exclude", PACKAGE]),
-            None => self.compiler(command).env("HAUL_MPI_MPICH", mpich_program()),
+            None => Mpi::compiler(command).env("HAUL_MPI_MPICH", mpich_program()),
         };
     }
 
     /// Makes a command of cargo build with Open MPI, if it builds haul-mpi.
-    pub fn compiler<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        with_open_mpi(command)
+    pub fn compiler(command: &mut Command) -> &mut Command {
+        command.env("MPICC", OPEN_MPI)
     }
 
     /// Whether a package of the workspace can be built here.

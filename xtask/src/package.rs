@@ -33,7 +33,7 @@ pub fn check(mpi: &Mpi) -> Result<String> {
     for left_out in packages.iter().filter(|package| !package.packed) {
         package.args(["--exclude", &left_out.name]);
     }
-    mpi.compiler(&mut package);
+    Mpi::compiler(&mut package);
     shell::run(&mut package)?;
     let packed: Vec<&Package> = packages.iter().filter(|package| package.packed).collect();
     let workspace = shell::target().join("packaged");
@@ -47,7 +47,7 @@ pub fn check(mpi: &Mpi) -> Result<String> {
     for package in &packed {
         tests.args(["--package", &package.name]);
     }
-    mpi.compiler(&mut tests);
+    Mpi::compiler(&mut tests);
     let counts = counts::judged(&mut tests, &scratch);
     shell::remove(&workspace)?;
     scratch.finish()?;

@@ -121,6 +121,11 @@ pub fn missing_for_mpi() -> Vec<&'static str> {
     FOR_MPI.iter().filter(|package| !package.is_there()).map(|package| package.name).collect()
 }
 
+/// Installs what is missing for it.
+pub fn install_for_mpi() -> Result<String> {
+    install_all(FOR_MPI)
+}
+
 /// The same for what virtual machines need.
 pub fn install_for_vm() -> Result<String> {
     install_all(FOR_VM)

@@ -5,9 +5,10 @@ mod links;
 use std::path::{Path, PathBuf};
 
 use crate::shell::{self, Result};
+use crate::tools::Tool;
 
-/// Pinned, as cargo-deny is.
-const VERSION: &str = "0.5.4";
+const TOOL: Tool =
+    Tool { name: "mdbook", version: "0.5.4", arguments: &["--no-default-features", "--features", "search"] };
 
 /// Documents of the root, and what they are called in the book.
 const PAGES: &[(&str, &str)] = &[
@@ -35,14 +36,14 @@ pub fn run() -> Result {
 /// Makes it, and follows every link.
 ///
 /// # Errors
-/// When mdBook has something to say, or a link leads nowhere.
+/// When mdBook fails, or a link leads nowhere.
 pub fn check() -> Result<String> {
     let room = shell::target().join("book");
     shell::remove(&room)?;
     let pages = room.join("src");
     gather(&pages)?;
     shell::copy(&shell::root().join("docs/book.toml"), &room.join("book.toml"))?;
-    shell::run(shell::command(tool()?).arg("build").arg(&room))?;
+    shell::run(shell::command(TOOL.program()?).arg("build").arg(&room))?;
     let site = room.join("book");
     let checked = links::check(&site)?;
     Ok(format!("{}: {} pages, {} links", site.join("index.html").display(), checked.pages, checked.links))
@@ -52,9 +53,6 @@ pub fn check() -> Result<String> {
 fn gather(pages: &Path) -> Result {
     shell::make_dir(pages)?;
     shell::run(shell::command("cp").arg("-a").arg(shell::root().join("docs/.")).arg(pages))?;
-    // Those of the guide to the library.
-    let (examples, into) = (shell::root().join("crates/copy/examples"), pages.join("examples/library"));
-    shell::run(shell::command("cp").arg("-a").arg(examples).arg(into))?;
     for (document, page) in PAGES {
         shell::copy(&shell::root().join(document), &pages.join(page))?;
     }
@@ -97,22 +95,6 @@ fn inside(text: &str) -> String {
         }
     }
     text
-}
-
-/// mdBook, built once into the target directory: one to two minutes on two cores.
-fn tool() -> Result<PathBuf> {
-    let home = shell::target().join(format!("tools/mdbook-{VERSION}"));
-    let program = home.join("bin/mdbook");
-    if !program.exists() {
-        println!("building mdbook {VERSION} (once)");
-        let mut install = shell::cargo();
-        install.args(["install", "--quiet", "--locked", "--debug", "--no-default-features", "--features", "search"]);
-        install.args(["--version", VERSION, "mdbook", "--root"]).arg(&home);
-        install.env("CARGO_TARGET_DIR", home.join("build")).env("CARGO_PROFILE_DEV_DEBUG", "0");
-        shell::run(&mut install)?;
-        shell::remove(&home.join("build"))?;
-    }
-    Ok(program)
 }
 
 #[cfg(test)]

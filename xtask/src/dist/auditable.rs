@@ -6,24 +6,16 @@ use std::process::Command;
 use auditable_info::audit_info_from_file;
 
 use crate::shell::{self, Result};
+use crate::tools::Tool;
 
-/// Pinned, as cargo-deny is.
-const VERSION: &str = "0.7.7";
+const TOOL: Tool = Tool { name: "cargo-auditable", version: "0.7.7", arguments: &[] };
 
 /// Cargo that does this.
 ///
 /// # Errors
-/// When cargo-auditable cannot be built: 20 s, once.
+/// When cargo-auditable cannot be built.
 pub fn cargo() -> Result<Command> {
-    let home = shell::target().join(format!("tools/cargo-auditable-{VERSION}"));
-    let program = home.join("bin/cargo-auditable");
-    if !program.exists() {
-        println!("building cargo-auditable {VERSION} (once)");
-        let mut install = shell::cargo();
-        install.args(["install", "--quiet", "--locked", "--version", VERSION, "cargo-auditable", "--root"]).arg(&home);
-        shell::run(&mut install)?;
-    }
-    let mut cargo = shell::command(program);
+    let mut cargo = shell::command(TOOL.program()?);
     cargo.arg("auditable");
     Ok(cargo)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::auditable;
-use crate::mpi;
+use crate::mpi::Mpi;
 use crate::shell::{self, Result};
 
 /// What a build depends on besides the sources.
@@ -120,7 +120,7 @@ impl Recipe {
             build.args(["--package", package, "--bin", program]);
         }
         self.hide_folders(&mut build, target)?;
-        mpi::with_open_mpi(&mut build);
+        Mpi::compiler(&mut build);
         shell::run(&mut build)?;
         Ok(self.target.join(target.name).join(self.profile))
     }

@@ -12,13 +12,14 @@ use build::{Recipe, Stamp};
 use made::Made;
 
 use crate::mpi::Mpi;
+use crate::packages;
 use crate::shell::{self, Checked, Result};
 
 /// Makes everything in `dist/`, which is emptied first; with `--check` it tries everything out, too, and makes it again in
 /// another folder. With `--trial` it does what [`check`] does.
 ///
 /// # Errors
-/// When a tool is missing, or what was made is not as it should be.
+/// When a tool is missing, something could not be made, or what was made is not as it should be.
 pub fn run(arguments: &[String]) -> Result {
     let checks = match arguments {
         [] => false,
@@ -30,6 +31,7 @@ pub fn run(arguments: &[String]) -> Result {
         }
         _ => return Err("dist knows --check and --trial, and one of them at a time".into()),
     };
+    println!("{}", packages::install_for_mpi()?);
     let recipe = Recipe {
         source: shell::root().to_owned(),
         target: shell::target().join("dist"),
@@ -42,15 +44,11 @@ pub fn run(arguments: &[String]) -> Result {
     for file in shell::entries(&recipe.into)? {
         println!("{}", file.display());
     }
-    for missing in &made.missing {
-        println!("{missing}");
-    }
     if checks {
         let checked = trial::check(&made, &recipe, &mpi)?;
-        println!("{}", checked.done);
-        println!("{}", checked.missing.unwrap_or_default());
+        println!("{}\n{}", checked.done, checked.missing.unwrap_or_default());
     }
-    Ok(())
+    if made.missing.is_empty() { Ok(()) } else { Err(made.missing.join("; ")) }
 }
 
 /// The same with less of optimization, tried out: a part of `cargo xtask test`.

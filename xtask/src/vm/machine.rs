@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::apt::{self, Release};
+use crate::apt::{self, Release};
 use crate::shell::{self, Result};
 
 /// A kernel of Debian for virtual machines.

@@ -3,7 +3,6 @@
 //! The guest's side is `testing/vmlab`: it is the first process there, and says what it found in lines of words
 //! between tabs.
 
-pub mod apt;
 mod boot;
 mod machine;
 mod measured;

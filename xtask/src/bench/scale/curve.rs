@@ -25,8 +25,8 @@ pub struct Curve {
 pub struct Point {
     pub threads: usize,
     time: Spread,
-    /// Processor time, user and system, in seconds.
-    processor: f64,
+    /// User and system time, in seconds.
+    cpu: f64,
 }
 
 impl Curve {
@@ -65,9 +65,9 @@ impl Curve {
     pub fn table(&self, place: &str, title: &str) -> String {
         let mut text = format!("### {}: {title}\n\n{place}\n\n", self.name);
         let mut line = |words: String| writeln!(text, "{words}").unwrap_or_default(); // writing to a String cannot fail
-        line("| threads | seconds | speed-up | efficiency | processor s | against one thread |".into());
+        line("| threads | seconds | speed-up | efficiency | CPU s | against one thread |".into());
         line("|---|---|---|---|---|---|".into());
-        let first = self.points[0].processor.max(f64::MIN_POSITIVE);
+        let first = self.points[0].cpu.max(f64::MIN_POSITIVE);
         let rows = self.points.iter().map(|point| (point.threads.to_string(), point, Some(self.efficiency(point))));
         for (threads, point, efficiency) in rows.chain(self.auto.iter().map(|point| ("auto".to_owned(), point, None))) {
             line(format!(
@@ -75,8 +75,8 @@ impl Curve {
                 range(point.time),
                 self.speed_up(point),
                 efficiency.map_or_else(String::new, |share| format!("{:.0} %", 100.0 * share)),
-                seconds(point.processor),
-                point.processor / first,
+                seconds(point.cpu),
+                point.cpu / first,
             ));
         }
         text
@@ -112,7 +112,7 @@ impl Curve {
 /// `None` where it was not timed; 0 threads is haul's own choice.
 fn point(row: &Row) -> Option<Point> {
     let threads = row.name.split(' ').find_map(|word| word.strip_prefix("-j")?.parse().ok()).unwrap_or(0);
-    Some(Point { threads, time: row.returned()?, processor: row.cpu()?.median })
+    Some(Point { threads, time: row.returned()?, cpu: row.cpu()?.median })
 }
 
 #[cfg(test)]

@@ -55,6 +55,11 @@ pub fn run(args: &[String]) -> Result {
     let about = about(&options, &haul, cores)?;
     println!("{}\n", about.join("\n"));
     let programs = programs::of(Shape::Archive, &peers, &with_threads(&threads(cores)), false);
+    let known = rows(&options).map(|(name, ..)| name).into_iter().flat_map(|name| [name.to_owned(), cold(name)]);
+    let known: Vec<String> = known.collect();
+    if let Some(unknown) = options.only.iter().find(|name| !known.contains(name)) {
+        return Err(format!("no workload {unknown:?}; there are: {}", known.join(", ")));
+    }
     let mut tables = Vec::new();
     let mut curves = Vec::new();
     for site in sites(&options)? {
@@ -107,12 +112,15 @@ fn with_threads(threads: &[usize]) -> Vec<String> {
 /// The filesystems that `--place` names, as far as this user may make them.
 fn sites(options: &Options) -> Result<Vec<Site>> {
     let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let image = |name| place::IMAGES.iter().find(|image| image.name == name).map(Fs::Image).unwrap_or(Fs::Dir);
+    let image = |name| {
+        let found = place::IMAGES.iter().find(|image| image.name == name);
+        found.map(Fs::Image).ok_or_else(|| format!("no loop image is named {name:?}"))
+    };
     let all = [
         Site { name: "tmpfs", dir: MEMORY.into(), fs: Fs::Dir },
         Site { name: "dir", dir: base.clone(), fs: Fs::Dir },
-        Site { name: "ext4", dir: base.clone(), fs: image("ext4") },
-        Site { name: "xfs", dir: base, fs: image("xfs-data") },
+        Site { name: "ext4", dir: base.clone(), fs: image("ext4")? },
+        Site { name: "xfs", dir: base, fs: image("xfs-data")? },
     ];
     let names: Vec<&str> = all.iter().map(|site| site.name).collect();
     if let Some(unknown) = options.places.iter().find(|name| !names.contains(&name.as_str())) {
@@ -124,23 +132,31 @@ fn sites(options: &Options) -> Result<Vec<Site>> {
     Ok(made)
 }
 
-fn workloads(options: &Options, site: &Site) -> Vec<Workload> {
+/// Names of workloads, what they are, and what they copy; each is there with a cold source, too.
+fn rows(options: &Options) -> [(&'static str, String, Source); 3] {
     let files = options.scaled(100_000, 200);
     let small = "files of 1 to 16 KiB";
-    let rows = [
+    [
         ("many", format!("{files} {small}, 100 in a directory"), Source::Tree { files }),
         ("one", format!("{files} {small} in one directory"), Source::Flat { files }),
         ("large", format!("one file of {} MiB", options.size >> 20), Source::File { bytes: options.size }),
-    ];
+    ]
+}
+
+fn cold(name: &str) -> String {
+    format!("{name}-cold")
+}
+
+fn workloads(options: &Options, site: &Site) -> Vec<Workload> {
     let mut workloads = Vec::new();
-    for cold in [false, true] {
-        for (name, title, source) in &rows {
-            let name = if cold { format!("{name}-cold") } else { (*name).to_owned() };
-            let title = format!("{title}; {}", if cold { "cold" } else { "warm" });
-            let workload = Workload::new(&name, title, *source, Shape::Archive);
-            let workload = Workload { cold, from: site.fs, to: site.fs, ..workload };
+    for is_cold in [false, true] {
+        for (name, title, source) in rows(options) {
+            let name = if is_cold { cold(name) } else { name.to_owned() };
+            let title = format!("{title}; {}", if is_cold { "cold" } else { "warm" });
+            let workload = Workload::new(&name, title, source, Shape::Archive);
+            let workload = Workload { cold: is_cold, from: site.fs, to: site.fs, ..workload };
             // What is in memory is never cold, and who is not root cannot drop the caches.
-            let can = !cold || (site.name != "tmpfs" && shell::is_root());
+            let can = !is_cold || (site.name != "tmpfs" && shell::is_root());
             if can && wants(&options.only, &name) {
                 workloads.push(workload);
             }

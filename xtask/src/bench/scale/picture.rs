@@ -11,7 +11,7 @@ const LEFT: f64 = 50.0;
 const RIGHT: f64 = 540.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 370.0;
-/// Colours that can be told apart, also by who sees no red or green, on white and on black (Okabe and Ito).
+/// Colours that differ also for who sees no red or green, on white and on black (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999"];
 
 /// SVG 1.1: nothing but shapes and text, in the colours of the page that shows it.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::apt;
 use crate::shell::{self, Result};
-use crate::vm::apt;
 
 /// Installs, uses and removes the packages in a Debian that has nothing but what every Debian has.
 pub fn debian(packages: &[PathBuf], room: &Path) -> Result {
