@@ -43,6 +43,17 @@ fn same(place: &Path, name: &str) {
     assert!(read("from") == read("to"), "{name}");
 }
 
+/// The guide is in the repository, not in the package.
+#[test]
+fn the_guide_shows_the_examples_as_they_are() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let Ok(guide) = fs::read_to_string(package.join("../../docs/library.md")) else { return };
+    for name in ["copy_tree", "verify", "resume", "decide"] {
+        let example = fs::read_to_string(package.join(format!("examples/{name}.rs"))).expect("it is in the package");
+        assert!(guide.contains(&example), "docs/library.md does not have examples/{name}.rs as it is");
+    }
+}
+
 #[test]
 fn a_tree_is_copied() {
     let dir = temp_dir();
