@@ -26,8 +26,8 @@ pub struct Plan {
     pub recursive: bool,
     /// Which symbolic links of the source are followed.
     pub dereference: Dereference,
-    /// Copy the contents of FIFOs and devices, not the nodes, also when recursive.
-    pub copy_contents: bool,
+    /// What a recursive copy makes of FIFOs, sockets and devices.
+    pub special_files: SpecialFiles,
     /// Make links to the source instead of copies of it.
     pub link: LinkMode,
     /// Create the attributes but move no data.
@@ -220,7 +220,7 @@ impl Plan {
             (self.attributes_only, "--attributes-only, which copies no data"),
             (self.data.engine == EngineChoice::Only(EngineName::Null), "--engine=null, which copies no data"),
             (self.smart != SmartCopy::Off, "--smart, which leaves bytes out"),
-            (self.copy_contents, "--copy-contents, which makes files of another kind"),
+            (self.special_files == SpecialFiles::Contents, "--copy-contents, which makes files of another kind"),
             (
                 self.dereference != Dereference::Never,
                 "-L and -H: what links lead to would be copied, and the links removed",
@@ -281,7 +281,7 @@ impl Default for Plan {
             destination: Destination::Guess(OsString::new()),
             recursive: false,
             dereference: Dereference::Always,
-            copy_contents: false,
+            special_files: SpecialFiles::Nodes,
             link: LinkMode::Copy,
             attributes_only: false,
             overwrite: Overwrite::Replace,
@@ -362,6 +362,17 @@ pub enum Dereference {
     Operands,
     /// All (`-L`).
     Always,
+}
+
+/// What a recursive copy makes of FIFOs, sockets and devices. Any other copy reads their contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpecialFiles {
+    /// Nodes like them.
+    Nodes,
+    /// Regular files with what is read from them (`--copy-contents`).
+    Contents,
+    /// Nothing, and each is an error.
+    Refused,
 }
 
 /// Whether data is copied or linked.

@@ -7,7 +7,7 @@ use haul_copy::filter::Choice;
 use haul_copy::list::Names;
 use haul_copy::plan::{
     Backup, ContextRule, DataOptions, Delete, Dereference, Destination, EngineChoice, EngineName, IfChanged, LinkMode,
-    ModeRule, Overwrite, Preserve, Reflink, Sparse, Update, Wish, Writeback,
+    ModeRule, Overwrite, Preserve, Reflink, Sparse, SpecialFiles, Update, Wish, Writeback,
 };
 
 use super::*;
@@ -316,7 +316,7 @@ fn switches_turn_on_what_they_are_named_after() {
     type Switch = (&'static str, fn(&Plan) -> bool);
     let switches: [Switch; 9] = [
         ("--attributes-only", |plan| plan.attributes_only),
-        ("--copy-contents", |plan| plan.copy_contents),
+        ("--copy-contents", |plan| plan.special_files == SpecialFiles::Contents),
         ("-f", |plan| plan.force),
         ("--keep-directory-symlink", |plan| plan.keep_directory_symlink),
         ("-x", |plan| plan.one_file_system),

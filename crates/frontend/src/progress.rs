@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use haul_copy::Wanted;
 use haul_copy::events::{Event, Stage};
-use haul_copy::plan::{Dereference, DoneWhen, LinkMode, Plan};
+use haul_copy::plan::{Dereference, DoneWhen, LinkMode, Plan, SpecialFiles};
 use haul_copy::walk::{Descent, Entered, Operand, PathCursor, path_below};
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 
@@ -269,7 +269,7 @@ impl Counter<'_> {
             return Some(());
         }
         let has_end = matches!(inode.kind, Kind::Regular | Kind::Directory | Kind::SymbolicLink | Kind::Socket);
-        if !has_end && (!self.plan.recursive || self.plan.copy_contents) {
+        if !has_end && (!self.plan.recursive || self.plan.special_files == SpecialFiles::Contents) {
             // What comes out of a FIFO or a device is copied, and nobody knows how much that is.
             return None;
         }
@@ -404,7 +404,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
-        let contents = |recursive| Plan { recursive, copy_contents: recursive, ..plan(&fifo) };
+        let contents = |recursive| Plan { recursive, special_files: SpecialFiles::Contents, ..plan(&fifo) };
         assert_eq!(count(&contents(false), &[], &|| false), None);
         assert_eq!(count(&contents(true), &[], &|| false), None);
         assert_eq!(count(&plan(&fifo), &[], &|| false), Some(Totals { bytes: 0, entries: 1 }), "it is made");

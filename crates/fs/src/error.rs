@@ -184,6 +184,8 @@ macro_rules! what {
 what! {
     CannotStat = "cannot stat {path}",
     OmittingDirectory = "-r not specified; omitting directory {path}",
+    /// Where nodes are not wanted.
+    SpecialFile = "not copying the special file {path}",
     SourceTwice = "warning: source file {path} specified more than once",
     SourceDirectoryTwice = "warning: source directory {path} specified more than once",
     SameFile = "{path} and {other} are the same file",

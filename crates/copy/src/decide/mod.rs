@@ -15,7 +15,7 @@ use haul_sys::inode::{Inode, Kind};
 
 use crate::error::What;
 use crate::events::{Kept, Reason};
-use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan, Update};
+use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan, SpecialFiles, Update};
 use crate::walk::Identity;
 
 /// What was found out so far.
@@ -253,7 +253,7 @@ fn overwrite(source: &Source<'_>, existing: &Existing, answers: &Answers, identi
 
 /// Whether a file of this kind is copied by its contents, into a regular file.
 pub(crate) fn copied_as_regular(kind: Kind, plan: &Plan) -> bool {
-    let contents = !plan.recursive || plan.copy_contents;
+    let contents = !plan.recursive || plan.special_files == SpecialFiles::Contents;
     kind == Kind::Regular || (contents && kind != Kind::Directory && kind != Kind::SymbolicLink)
 }
 

@@ -360,6 +360,7 @@ mod tests {
     use super::*;
     use crate::context::test_support::{Bench, Ran};
     use crate::file::regular::make_file;
+    use crate::plan::SpecialFiles;
 
     /// What every copy of a swap area must have, in bytes; nothing else is in use.
     const KEPT: usize = 64 << 10;
@@ -473,7 +474,7 @@ mod tests {
     #[test]
     fn a_node_is_no_image() {
         let plan = Plan { smart: SmartCopy::Require, snapshot: true, recursive: true, ..Plan::default() };
-        let bench = Bench::new(Plan { copy_contents: true, ..plan });
+        let bench = Bench::new(Plan { special_files: SpecialFiles::Contents, ..plan });
         let dir = fs::File::open("/dev").unwrap();
         let null = crate::walk::Spot::new(dir.as_fd(), "null".as_ref(), "a".as_ref());
         let (mut subject, state) = (bench.subject_of(null, "b"), bench.state("b"));

@@ -7,7 +7,7 @@ use haul_sys::inode::{DeviceNumber, FileId};
 use super::*;
 use crate::attributes::ReplacedFile;
 use crate::context::test_support::{Bench, Ran};
-use crate::plan::Plan;
+use crate::plan::{Plan, SpecialFiles};
 use crate::tree::test_support::{at, entered, level_in};
 
 /// What an opened pair shows: the destination was looked at, was made, and was removed first.
@@ -194,7 +194,8 @@ fn nothing_is_made_when_the_process_ends() {
 
 #[test]
 fn a_fifo_without_reader_is_not_waited_for() {
-    let bench = Bench::new(Plan { recursive: true, copy_contents: true, ..Plan::default() }).source("a", "new");
+    let bench = Bench::new(Plan { recursive: true, special_files: SpecialFiles::Contents, ..Plan::default() })
+        .source("a", "new");
     bench.make_fifo("b");
     open_a_and_b(&bench).says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::NXIO)]);
 }

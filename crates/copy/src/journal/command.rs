@@ -15,11 +15,11 @@ use crate::journal::Fingerprint;
 use crate::list::{FileList, Names, Shard};
 use crate::plan::{
     Backup, Checksum, ContextRule, DataOptions, Delete, Dereference, Durable, EngineChoice, EngineName, LinkMode,
-    ModeRule, Overwrite, Plan, Preserve, Reflink, SmartCopy, Sparse, Update, Verify, Wish,
+    ModeRule, Overwrite, Plan, Preserve, Reflink, SmartCopy, Sparse, SpecialFiles, Update, Verify, Wish,
 };
 
 /// The first line.
-const VERSION: &str = "haul command 4";
+const VERSION: &str = "haul command 5";
 
 /// The same for two commands whose copies are the same: how fast they go does not matter. `last` is the name of the copy in
 /// the directory `holder`, or empty for copies into that.
@@ -38,7 +38,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         destination: _, // `last` and its directory.
         recursive,
         dereference,
-        copy_contents,
+        special_files,
         link,
         attributes_only,
         overwrite,
@@ -81,7 +81,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.path("name", last);
     lines.line("recursive", recursive);
     lines.line("follow links", dereference.word());
-    lines.line("contents of special files", copy_contents);
+    lines.line("special files", special_files.word());
     lines.line("make", link.word());
     lines.line("attributes only", attributes_only);
     lines.line("existing file", overwrite.word());
@@ -222,6 +222,7 @@ macro_rules! words {
 words! {
     Wish { No => "no", Try => "try", Require => "require" }
     Dereference { Never => "never", Operands => "operands", Always => "always" }
+    SpecialFiles { Nodes => "nodes", Contents => "contents", Refused => "refused" }
     LinkMode { Copy => "copies", Hard => "hard links", Symbolic => "symbolic links" }
     Overwrite { Replace => "replace", Ask => "ask", Skip => "skip", Refuse => "refuse" }
     Update { All => "all", Older => "older", Changed => "changed", Content => "content" }
@@ -247,13 +248,13 @@ mod tests {
     use crate::plan::{CacheUse, Destination, IfChanged, Preallocate, Writeback};
 
     /// Of a plan with the defaults and two sources, one of which has bytes that a line cannot have.
-    const GOLDEN: &str = r"haul command 4
+    const GOLDEN: &str = r"haul command 5
 source: a b
 source: /c\n\\\xff
 name: dest
 recursive: false
 follow links: always
-contents of special files: false
+special files: nodes
 make: copies
 attributes only: false
 existing file: replace
@@ -343,7 +344,8 @@ shard: none
             with(|plan| plan.recursive = true),
             with(|plan| plan.dereference = Dereference::Never),
             with(|plan| plan.dereference = Dereference::Operands),
-            with(|plan| plan.copy_contents = true),
+            with(|plan| plan.special_files = SpecialFiles::Contents),
+            with(|plan| plan.special_files = SpecialFiles::Refused),
             with(|plan| plan.link = LinkMode::Hard),
             with(|plan| plan.link = LinkMode::Symbolic),
             with(|plan| plan.attributes_only = true),

@@ -16,8 +16,8 @@ use haul_sys::subvolume;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::plan::{
-    CloneTree, ContextRule, Dereference, EngineChoice, LinkMode, ModeRule, Plan, Reflink, SmartCopy, Sparse, Verify,
-    Wish,
+    CloneTree, ContextRule, Dereference, EngineChoice, LinkMode, ModeRule, Plan, Reflink, SmartCopy, Sparse,
+    SpecialFiles, Verify, Wish,
 };
 use crate::walk::{last_component, reopen_directory};
 use crate::work::entry::{DestState, Subject, announce};
@@ -132,7 +132,7 @@ fn against(plan: &Plan) -> Option<&'static str> {
         && keep.links
         && keep.xattr != Wish::No
         && plan.context == ContextRule::Default;
-    let as_it_is = plan.link == LinkMode::Copy && !plan.copy_contents && !plan.attributes_only;
+    let as_it_is = plan.link == LinkMode::Copy && plan.special_files == SpecialFiles::Nodes && !plan.attributes_only;
     let chosen = plan.filter.is_some() || plan.names.is_some() || plan.list.is_some() || plan.shard.is_some();
     let reads = plan.reads_again() || plan.verify != Verify::Off || plan.smart != SmartCopy::Off;
     let bytes = plan.data.sparse == Sparse::Auto && plan.data.engine == EngineChoice::Auto;
@@ -175,7 +175,7 @@ mod tests {
             change(&mut plan);
             against(&plan).is_some()
         };
-        let changes: [fn(&mut Plan); 14] = [
+        let changes: [fn(&mut Plan); 15] = [
             |plan| plan.recursive = false,
             |plan| plan.dereference = Dereference::Operands,
             |plan| plan.preserve.mode = ModeRule::Default,
@@ -184,7 +184,8 @@ mod tests {
             |plan| plan.preserve.links = false,
             |plan| plan.preserve.xattr = Wish::No,
             |plan| plan.link = LinkMode::Hard,
-            |plan| plan.copy_contents = true,
+            |plan| plan.special_files = SpecialFiles::Contents,
+            |plan| plan.special_files = SpecialFiles::Refused,
             |plan| plan.data.reflink = Reflink::Never,
             |plan| plan.data.sparse = Sparse::Always,
             |plan| plan.verify = Verify::Read,

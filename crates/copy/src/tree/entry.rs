@@ -11,7 +11,7 @@ use crate::finish::{moved, undo};
 use crate::links::Made;
 use crate::peers::PeerGroup;
 use crate::peers::remote::RemoteSource;
-use crate::plan::{Backup, Dereference, LinkMode};
+use crate::plan::{Backup, Dereference, LinkMode, SpecialFiles};
 use crate::report::Reported;
 use crate::sources::selection::words_for;
 use crate::tree::claims::{self, Earlier, Instead};
@@ -205,6 +205,11 @@ pub(crate) fn look_at_source<'s>(
         moved::let_stay(&mut walker.worker, &inode, level.dir);
         return None;
     }
+    if plan.special_files == SpecialFiles::Refused && is_special(inode.kind) {
+        walker.worker.report.problem(Error::new(What::SpecialFile, source.path));
+        moved::let_stay(&mut walker.worker, &inode, level.dir);
+        return None;
+    }
     // A file named twice is copied once; with backups the second copy is what the user asked for.
     let once = is_operand && inode.kind != Kind::Directory && plan.backup == Backup::None;
     if is_operand && walker.operands.was_seen(source, &inode) && once {
@@ -212,6 +217,10 @@ pub(crate) fn look_at_source<'s>(
         return None;
     }
     Some(subject(inode, None))
+}
+
+fn is_special(kind: Kind) -> bool {
+    !matches!(kind, Kind::Regular | Kind::Directory | Kind::SymbolicLink)
 }
 
 /// What cannot be looked at stays where it is: with the directory that it is in, or, if that is not known, with all sources.

@@ -4,11 +4,12 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use haul_sys::inode::Time;
+use haul_sys::rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::list::{Entry, FileList, Shard, split};
-use crate::plan::{Plan, Preserve};
+use crate::plan::{Plan, Preserve, SpecialFiles};
 use crate::sources::selection::Selection;
 use crate::tree::operands::copy_operands;
 use crate::tree::test_support::{
@@ -79,6 +80,16 @@ fn a_directory_is_omitted_unless_the_copy_is_recursive() {
     let ran = visited(&bench, "a", "b");
     assert_eq!((ran.value, troubles(&ran).len()), (DONE, 1));
     assert!(ran.failed && bench.tree().is_empty());
+}
+
+#[test]
+fn special_files_are_errors_where_the_plan_says_so() {
+    let bench = Bench::new(Plan { special_files: SpecialFiles::Refused, ..plan() }).dest("b", "old");
+    mknodat(CWD, bench.source_path("a"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let ran = visited(&bench, "a", "b");
+    assert_eq!(ran.value, DONE);
+    ran.says(&[r#"error: not copying the special file "a""#]);
+    assert_eq!(bench.tree(), ["b: old"]);
 }
 
 #[test]

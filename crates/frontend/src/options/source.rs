@@ -1,6 +1,6 @@
 //! The options for what is copied.
 
-use haul_copy::plan::Dereference;
+use haul_copy::plan::{Dereference, SpecialFiles};
 
 use super::draft::{Draft, Flag, Keep};
 use crate::complaint::{Complaint, misuse};
@@ -52,7 +52,7 @@ pub const FLAGS: &[Flag] = &[
         long: "copy-contents",
         help: "read FIFOs and devices when recursive, do not make nodes",
         details: "A FIFO that nobody writes to blocks the copy. Some devices never end.",
-        effect: Switch(|draft| draft.plan.copy_contents = true),
+        effect: Switch(|draft| draft.plan.special_files = SpecialFiles::Contents),
         ..Flag::cp(Source)
     },
     Flag {
