@@ -18,6 +18,7 @@ mod leftovers;
 mod mpi;
 mod package;
 mod packages;
+mod python;
 mod sanitize;
 mod shell;
 mod test;
@@ -54,6 +55,7 @@ Usage: cargo xtask TASK
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
   package          the packages that cargo publishes: each built from its own archive, their unit tests run from them
+  python           the Python package: its wheel, installed into a fresh environment, and its tests
   book             the documentation as a site, in target/book/book; fails if a link leads nowhere
   dist [--check | --trial]
                    what people install, in dist/: archives with static binaries for x86_64 and aarch64, packages for Debian
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "book" => no_arguments(rest).and_then(|()| book::run()),
+        "python" => no_arguments(rest).and_then(|()| python::check()).map(|done| println!("{done}")),
         "package" => no_arguments(rest).and_then(|()| package::run()),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),

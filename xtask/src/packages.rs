@@ -74,6 +74,12 @@ const PACKAGES: &[Package] = &[
     package("golang-go", "go", "the example in Go that reads --json"),
     package("nodejs", "node", "the same in JavaScript"),
     package("python3", "python3", "the same in Python"),
+    package("python3-venv", "/usr/lib/python3.*/ensurepip/__init__.py", "environments for the Python package"),
+    package(
+        "libpython3-testsuite",
+        "/usr/lib/python3.*/test/test_shutil.py",
+        "CPython's tests of what is in shutil's place",
+    ),
 ];
 
 /// What haul-mpi is built and run with.

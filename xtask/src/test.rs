@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::leftovers::Scratch;
 use crate::mpi::Mpi;
 use crate::shell::{self, Checked, Result};
-use crate::{book, counts, deny, dist, fuzz, layers, package, packages, vm};
+use crate::{book, counts, deny, dist, fuzz, layers, package, packages, python, vm};
 
 #[derive(Default)]
 struct Phases(Vec<(&'static str, Duration, Result<Checked>)>);
@@ -77,6 +77,7 @@ pub fn run(args: &[String]) -> Result {
     tests(&mut phases, &mpi)?;
     if !quick {
         phases.run("package", || package::check(&mpi));
+        phases.run("python", python::check);
         phases.run("dist", || dist::check(&mpi));
         phases.run("vm", vm::check);
     }

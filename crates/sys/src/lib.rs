@@ -26,6 +26,7 @@ pub mod memory;
 pub mod object;
 pub mod page_cache;
 pub mod priority;
+pub mod process_descriptor;
 pub mod process_state;
 pub mod queue;
 pub mod range_lock;

@@ -17,6 +17,7 @@ const PAGES: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "contributing.md"),
     ("CHANGELOG.md", "changelog.md"),
     ("SECURITY.md", "security.md"),
+    ("crates/python/README.md", "python.md"),
 ];
 
 /// Manual pages, which are made from the tables of options.

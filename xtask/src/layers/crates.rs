@@ -15,6 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("lab", &["copy", "guest", "image", "io", "measure", "sys"]),
     // It has the options of the command, read by the same code.
     ("mpi", &["copy", "frontend", "io", "sys"]),
+    ("python", &["copy", "io", "sys"]),
     ("frontend", &["copy", "io", "sys"]),
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.

@@ -1,0 +1,265 @@
+"""What shutil has, by the same names: what they mean is documented there, and here what they have beside that.
+
+reflink
+    "auto" shares extents where the filesystem can, "always" fails where it cannot, "never" copies.
+durable
+    The copy is on its device when the function returns.
+verify
+    Each copy is read again and compared with its source.
+progress
+    Is called with the bytes that were moved and the files that were begun, some twenty times a second, by the thread that
+    called the function. An exception that it raises stops the copy.
+jobs
+    So many files at the same time; by default as many as make the copy faster.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Optional, Union
+
+from . import _haul_copy
+
+# Somebody may put those of this module in their places.
+from shutil import copy2 as _copy2_of_shutil
+from shutil import copytree as _copytree_of_shutil
+
+Progress = Callable[[int, int], object]
+Name = Any  # str, bytes, or what os.fspath makes one of; what shutil takes, typeshed needs two pages to say.
+
+
+def copyfile(
+    src: Name,
+    dst: Name,
+    *,
+    follow_symlinks: bool = True,
+    reflink: str = "auto",
+    durable: bool = False,
+    verify: bool = False,
+    progress: Optional[Progress] = None,
+) -> Name:
+    """Copies the contents of a file; see shutil.copyfile."""
+    sys.audit("shutil.copyfile", src, dst)
+    if _is_same(src, dst):
+        raise shutil.SameFileError(f"{src!r} and {dst!r} are the same file")
+    for name in (src, dst):
+        if _is_fifo(name):
+            raise shutil.SpecialFileError(f"`{_path(name)}` is a named pipe")
+    if not follow_symlinks and os.path.islink(src):
+        os.symlink(os.readlink(src), dst)
+        return dst
+    with open(src, "rb", buffering=0) as source:
+        try:
+            with open(dst, "wb", buffering=0) as dest:
+                _copy_data(source, dest, reflink, durable, progress)
+        except IsADirectoryError as error:
+            if os.path.exists(dst):
+                raise
+            # A name with a slash at its end, where nothing is.
+            raise FileNotFoundError(f"Directory does not exist: {dst}") from error
+        if verify:
+            _compare_data(source, dst)
+    return dst
+
+
+def copy(src: Name, dst: Name, *, follow_symlinks: bool = True, **keywords: Any) -> Name:
+    """Copies a file and its mode, also into a directory; see shutil.copy, and copyfile for the other keywords."""
+    dst = _into(src, dst)
+    copyfile(src, dst, follow_symlinks=follow_symlinks, **keywords)
+    shutil.copymode(src, dst, follow_symlinks=follow_symlinks)
+    return dst
+
+
+def copy2(src: Name, dst: Name, *, follow_symlinks: bool = True, **keywords: Any) -> Name:
+    """Copies a file and its metadata, also into a directory; see shutil.copy2, and copyfile for the other keywords."""
+    dst = _into(src, dst)
+    copyfile(src, dst, follow_symlinks=follow_symlinks, **keywords)
+    shutil.copystat(src, dst, follow_symlinks=follow_symlinks)
+    return dst
+
+
+def copytree(
+    src: Name,
+    dst: Name,
+    symlinks: bool = False,
+    ignore: Optional[Callable[[Any, list[Any]], Iterable[Any]]] = None,
+    copy_function: Callable[[Any, Any], object] = copy2,
+    ignore_dangling_symlinks: bool = False,
+    dirs_exist_ok: bool = False,
+    *,
+    reflink: str = "auto",
+    durable: bool = False,
+    verify: bool = False,
+    jobs: Optional[int] = None,
+    progress: Optional[Progress] = None,
+) -> Name:
+    """Copies a tree; see shutil.copytree.
+
+    Many files are copied at a time, so errors come in the order of the tree and files do not. All calls of ignore come before the
+    first file is copied. There is one audit event, that of the tree. A copy_function other than copy2 is called by
+    shutil.copytree itself, one file after another; then the keywords are an error.
+    """
+    keywords = (reflink, durable, verify, jobs, progress) != ("auto", False, False, None, None)
+    if copy_function not in (copy2, _copy2_of_shutil):
+        if keywords:
+            raise ValueError("reflink, durable, verify, jobs and progress need copy2 as copy_function")
+        return _copytree_of_shutil(
+            src, dst, symlinks, ignore, copy_function, ignore_dangling_symlinks, dirs_exist_ok
+        )
+    # What shutil does there is what happens if one entry comes after the other: a symbolic link that exists is an error, and a
+    # copy in its source has what was there before it.
+    serial = symlinks and dirs_exist_ok and os.path.lexists(dst) or _is_below(dst, src)
+    patterns = None if serial else _ignored(src, symlinks, ignore)
+    if patterns is None:
+        by_haul = functools.partial(copy2, reflink=reflink, durable=durable, verify=verify, progress=progress)
+        return _copytree_of_shutil(src, dst, symlinks, ignore, by_haul, ignore_dangling_symlinks, dirs_exist_ok)
+    sys.audit("shutil.copytree", src, dst)
+    os.makedirs(dst, exist_ok=dirs_exist_ok)
+    wishes = {
+        "archive": False,
+        "follow": "operands" if symlinks else "always",
+        "refuse_special": True,
+        "update": "none",
+        "delete": False,
+        "exclude": patterns,
+        "reflink": reflink,
+        "durable": "end" if durable else "none",
+        "verify": "read" if verify else "none",
+        "digest": "none",
+        "jobs": jobs,
+        "atomic": False,
+    }
+    answer = _haul_copy.copy(os.fsencode(src), os.fsencode(dst), wishes, progress)
+    errors = [_as_shutil_says(error, _path(src), _path(dst)) for error in answer["errors"]]
+    if ignore_dangling_symlinks and not symlinks:
+        errors = [error for error in errors if not _dangles(error[0])]
+    if errors:
+        raise shutil.Error(errors)
+    return dst
+
+
+def _path(name: Name) -> Union[str, bytes]:
+    return os.fspath(name)
+
+
+def _into(src: Name, dst: Name) -> Name:
+    return os.path.join(dst, os.path.basename(src)) if os.path.isdir(dst) else dst
+
+
+def _is_below(name: Name, top: Name) -> bool:
+    return _below(os.path.realpath(name), os.path.realpath(top)) is not None
+
+
+def _is_same(src: Name, dst: Name) -> bool:
+    try:
+        return os.path.samefile(src, dst)
+    except OSError:
+        return False
+
+
+def _is_fifo(name: Name) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(name).st_mode)
+    except OSError:
+        return False
+
+
+def _copy_data(source: Any, dest: Any, reflink: str, durable: bool, progress: Optional[Progress]) -> None:
+    try:
+        _haul_copy.copy_data(source.fileno(), dest.fileno(), reflink=reflink, sync=durable, progress=progress)
+    except OSError as error:
+        # Which of the two it was the kernel does not always say.
+        raise OSError(error.errno, os.strerror(error.errno), source.name, None, dest.name) from None
+
+
+def _compare_data(source: Any, dst: Name) -> None:
+    at = 0
+    with open(dst, "rb", buffering=0) as dest:
+        while True:
+            ours, theirs = (os.pread(file.fileno(), 1 << 20, at) for file in (source, dest))
+            shorter = min(len(ours), len(theirs))
+            if ours[:shorter] != theirs[:shorter] or not shorter and ours != theirs:
+                raise OSError(errno.EIO, "the copy is not like its source", source.name, None, dest.name)
+            if not shorter:
+                return
+            at += shorter
+
+
+def _ignored(src: Name, symlinks: bool, ignore: Optional[Callable[[Any, list[Any]], Iterable[Any]]]) -> Optional[list[str]]:
+    """Patterns for what ignore says of each directory; None if a name cannot stand in one."""
+    with os.scandir(src) as entries:
+        top = list(entries) if ignore else []
+    if not ignore:
+        return []
+    patterns = []
+    # A directory, the way to it from the source, what is in it, and the directories above, which a link may lead back to.
+    waiting = [(_path(src), (), top, frozenset((_identity(src),)))]
+    while waiting:
+        directory, way, entries, above = waiting.pop()
+        ignored = ignore(directory, [entry.name for entry in entries])
+        below = []
+        for entry in entries:
+            name = os.fsdecode(entry.name)
+            if entry.name in ignored:
+                try:
+                    name.encode()
+                except UnicodeEncodeError:
+                    return None
+                patterns.append("".join("/" + _literally(part) for part in (*way, name)))
+                continue
+            try:
+                if not entry.is_dir(follow_symlinks=not symlinks):
+                    continue
+                identity = _identity(entry)
+                if identity in above:
+                    continue
+                with os.scandir(entry) as inner:
+                    below.append((os.path.join(directory, entry.name), (*way, name), list(inner), above | {identity}))
+            except OSError:
+                pass  # The copy will say so.
+        waiting.extend(reversed(below))
+    return patterns
+
+
+def _identity(name: Name) -> tuple[int, int]:
+    status = os.stat(name)
+    return (status.st_dev, status.st_ino)
+
+
+def _literally(name: str) -> str:
+    return re.sub(r"([\\*?\[\]{}! ])", r"\\\1", name)
+
+
+def _as_shutil_says(error: Any, src: Any, dst: Any) -> tuple[Any, Any, str]:
+    """An error as shutil.Error has it: source, destination, and why."""
+    kind, message, number, path, _ = error
+    path = path if isinstance(src, bytes) else os.fsdecode(path)
+    below = _below(path, dst)
+    source, dest = (path, dst) if below is None else (src + below, path)
+    if below is None:
+        below = _below(path, src)
+        dest = dst if below is None else dst + below
+    if kind == "SpecialFile":
+        why = f"`{source}` is a named pipe" if _is_fifo(source) else message
+    else:
+        why = message if number is None else str(OSError(number, os.strerror(number), path))
+    return (source, dest, why)
+
+
+def _below(path: Any, top: Any) -> Any:
+    """What a path has behind top, if it is that or below; None if not."""
+    slash = b"/" if isinstance(top, bytes) else "/"
+    top = top.rstrip(slash) or top
+    rest = path[len(top) :]
+    return rest if path.startswith(top) and (not rest or rest.startswith(slash)) else None
+
+
+def _dangles(name: Name) -> bool:
+    return os.path.islink(name) and not os.path.exists(name)

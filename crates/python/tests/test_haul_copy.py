@@ -1,0 +1,421 @@
+"""What haul_copy promises: `python tests/test_haul_copy.py`, with the package installed."""
+
+import asyncio
+import doctest
+import functools
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import stat
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import haul_copy
+
+HERE = Path(__file__).resolve().parent
+LARGE = 256 << 20
+
+
+def write(path, contents):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(contents)
+
+
+def tree_of(top, times=True):
+    """Everything that shutil.copytree keeps of a tree."""
+    found = {}
+    for folder, folders, files in os.walk(top):
+        for name in [".", *folders, *files]:
+            path = os.path.join(folder, name)
+            status = os.lstat(path)
+            kind = stat.S_IFMT(status.st_mode)
+            kept = [kind]
+            if stat.S_ISLNK(kind):
+                kept.append(os.readlink(path))
+            else:
+                names = sorted(os.listxattr(path))
+                kept += [status.st_mode, times and status.st_mtime_ns, [(name, os.getxattr(path, name)) for name in names]]
+            if stat.S_ISREG(kind):
+                kept.append(Path(os.fsdecode(path)).read_bytes())
+            found[os.path.relpath(path, top)] = kept
+    return found
+
+
+def raised(function, *arguments, **keywords):
+    """What it raises, in words: class, arguments and names."""
+    try:
+        function(*arguments, **keywords)
+    except Exception as error:
+        names = (getattr(error, name, None) for name in ("filename", "filename2"))
+        return (type(error), str(error), *names)
+    return None
+
+
+class InTemporaryDirectory(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.mkdtemp(prefix="haul-python-")
+        self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
+        before = os.getcwd()
+        os.chdir(self.top)
+        self.addCleanup(os.chdir, before)
+
+    def make_tree(self, src="src"):
+        write(f"{src}/a", b"contents")
+        write(f"{src}/folder/inner/b", b"x" * 100_000)
+        write(f"{src}/folder/odd [n]ame*?\\", b"odd")
+        write(os.fsencode(src) + b"/folder/not-utf8-\xff", b"bytes")
+        write(f"{src}/empty", b"")
+        os.makedirs(f"{src}/nothing")
+        os.symlink("a", f"{src}/link")
+        os.symlink("folder", f"{src}/link-to-folder")
+        os.setxattr(f"{src}/a", "user.note", b"kept")
+        os.setxattr(f"{src}/folder", "user.note", b"kept, too")
+        os.chmod(f"{src}/a", 0o4751)
+        os.chmod(f"{src}/folder", 0o750)
+        for number, path in enumerate((f"{src}/a", f"{src}/folder/inner", f"{src}/folder", src)):
+            os.utime(path, ns=(10**18 + number, 10**18 + 123_456_789 + number))
+
+
+class AsShutil(InTemporaryDirectory):
+    """The same call of shutil's function and of ours, and the same of what comes of it."""
+
+    def both_trees(self, prepare=lambda dst: None, times=True, **keywords):
+        outcomes = []
+        for copytree, dst in ((shutil.copytree, "theirs"), (haul_copy.copytree, "ours")):
+            prepare(dst)
+            errors = None
+            try:
+                self.assertEqual(copytree("src", dst, **keywords), dst)
+            except shutil.Error as error:
+                errors = sorted((one, other.replace(dst, "dst"), why.replace(dst, "dst")) for one, other, why in error.args[0])
+            outcomes.append((tree_of(dst, times), errors))
+        self.assertEqual(*outcomes)
+        return outcomes[0]
+
+    def test_a_tree(self):
+        self.make_tree()
+        tree, errors = self.both_trees()
+        self.assertIsNone(errors)
+        self.assertGreater(len(tree), 12)
+
+    def test_a_tree_with_its_links(self):
+        self.make_tree()
+        self.both_trees(symlinks=True)
+
+    def test_names_that_ignore_returns(self):
+        self.make_tree()
+        calls = []
+
+        def ignore(directory, names):
+            calls.append((directory, sorted(names)))
+            return [name for name in names if name.startswith(("odd", "inner", "emp"))]
+
+        self.both_trees(ignore=ignore)
+        half = len(calls) // 2
+        self.assertEqual(sorted(calls[:half]), sorted(calls[half:]))
+        self.assertIn("src/folder", [directory for directory, _ in calls])
+
+    def test_patterns_that_ignore_returns(self):
+        self.make_tree()
+        tree, _ = self.both_trees(ignore=haul_copy.ignore_patterns("*[[]n]*", "b"), symlinks=True)
+        self.assertNotIn("folder/inner/b", tree)
+
+    def test_names_that_are_no_text_can_be_ignored(self):
+        self.make_tree()
+        self.both_trees(ignore=lambda _, names: {name for name in names if name.startswith("not-utf8")})
+
+    def test_dangling_links(self):
+        self.make_tree()
+        os.symlink("gone", "src/folder/dangling")
+        _, errors = self.both_trees()
+        self.assertEqual([one for one, _, _ in errors], ["src/folder/dangling", "src/link-to-folder/dangling"])
+
+    def test_dangling_links_that_are_ignored(self):
+        self.make_tree()
+        os.symlink("gone", "src/folder/dangling")
+        # shutil looks for what they lead to from the working directory, and leaves others out as well.
+        haul_copy.copytree("src", "dst", ignore_dangling_symlinks=True)
+        self.assertEqual(Path("dst/link").read_bytes(), b"contents")
+        self.assertFalse(os.path.lexists("dst/folder/dangling"))
+
+    def test_named_pipes_are_errors_and_the_rest_is_copied(self):
+        self.make_tree()
+        os.mkfifo("src/folder/pipe")
+        _, errors = self.both_trees(symlinks=True)
+        self.assertEqual(errors, [("src/folder/pipe", "dst/folder/pipe", "`src/folder/pipe` is a named pipe")])
+
+    def test_sockets_are_errors(self):
+        self.make_tree()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("src/socket")
+            with self.assertRaises(shutil.Error) as caught:
+                haul_copy.copytree("src", "dst")
+        self.assertEqual([one for one, _, _ in caught.exception.args[0]], ["src/socket"])
+        self.assertFalse(os.path.lexists("dst/socket"))
+
+    def test_a_destination_that_exists(self):
+        self.make_tree()
+
+        def prepare(dst):
+            write(f"{dst}/a", b"old and longer than the new one")
+            write(f"{dst}/folder/other", b"stays")
+            os.utime(f"{dst}/folder/other", ns=(1, 2))
+
+        prepare("dst")
+        before = tree_of("dst")
+        self.assertEqual(raised(shutil.copytree, "src", "dst"), raised(haul_copy.copytree, "src", "dst"))
+        self.assertEqual(tree_of("dst"), before)
+        self.both_trees(prepare, dirs_exist_ok=True)
+
+    def test_a_link_that_exists_at_the_destination(self):
+        self.make_tree()
+        _, errors = self.both_trees(lambda dst: write(f"{dst}/link", b"old"), False, symlinks=True, dirs_exist_ok=True)
+        self.assertEqual(len(errors), 1)
+
+    def test_a_folder_where_a_file_is(self):
+        self.make_tree()
+        os.makedirs("dst/a")
+        with self.assertRaises(shutil.Error) as caught:
+            haul_copy.copytree("src", "dst", dirs_exist_ok=True)
+        # shutil puts such a file into the folder.
+        self.assertEqual({(one, other) for one, other, _ in caught.exception.args[0]}, {("src/a", "dst/a")})
+        self.assertEqual(os.listdir("dst/a"), [])
+
+    def test_a_copy_function(self):
+        self.make_tree()
+        self.both_trees(times=False, copy_function=shutil.copyfile)
+        with self.assertRaises(ValueError):
+            haul_copy.copytree("src", "x", copy_function=shutil.copyfile, durable=True)
+
+    def test_what_cannot_be_a_tree(self):
+        self.make_tree()
+        for src, dst in (("missing", "x"), ("src/a", "x"), ("src\0", "x"), ("src", "x\0"), ("src", "src/a/x"), ("", "x")):
+            self.assertEqual(raised(shutil.copytree, src, dst), raised(haul_copy.copytree, src, dst), (src, dst))
+        for wrong in (3.5, None, object()):
+            self.assertEqual(raised(shutil.copytree, wrong, "x")[0], raised(haul_copy.copytree, wrong, "x")[0])
+
+    def test_files(self):
+        write("a", b"contents")
+        os.chmod("a", 0o640)
+        os.utime("a", ns=(10**18, 10**18 + 7))
+        os.symlink("a", "link")
+        os.symlink("gone", "dangling")
+        os.mkfifo("pipe")
+        os.mkdir("folder")
+        closed = os.open("a", os.O_RDONLY)
+        os.close(closed)
+        cases = [
+            ("a", "new"), ("a", "a"), ("link", "a"), ("a", "link"), ("link", "new"), ("dangling", "new"), ("a", "dangling"),
+            ("missing", "new"), ("a", "folder"), ("folder", "new"), ("pipe", "new"), ("a", "pipe"), ("a", "none/new"),
+            ("a", "none/"), ("a\0", "new"), ("a", "new\0"), (b"a", b"new"), (b"a", "new"), (Path("a"), Path("new")),
+            ("\udcff", "new"), ("a", "\udcff"), ("a", "\ud800"), (closed, "new"), ("a", closed), (-1, "new"), (None, "new"),
+            ("a", None), ("a", 3.5), ("/proc/version", "new"), ("a", "/proc/none"), ("a" * 300, "new"),
+        ]
+        for name in ("copyfile", "copy", "copy2"):
+            for follow in (True, False):
+                for src, dst in cases:
+                    outcomes = []
+                    for module in (shutil, haul_copy):
+                        for made in ("new", "gone", "folder/a", b"\xff"):
+                            if os.path.lexists(made):
+                                os.remove(made)
+                        function = functools.partial(getattr(module, name), follow_symlinks=follow)
+                        outcomes.append((raised(function, src, dst), tree_of(".")["a"][-1], {
+                            made: os.path.lexists(made) and (os.lstat(made).st_mode, os.lstat(made).st_size)
+                            for made in ("new", "gone", "folder/a", b"\xff")
+                        }))
+                    with self.subTest(function=name, src=src, dst=dst, follow_symlinks=follow):
+                        self.assertEqual(*outcomes)
+
+    def test_audit_events(self):
+        write("src/a", b"")
+        heard = []
+        sys.addaudithook(lambda event, arguments: heard.append((event, arguments)) if event.startswith("shutil.copy") else None)
+        haul_copy.copyfile("src/a", "b")
+        haul_copy.copytree("src", "dst")
+        self.assertEqual(heard, [("shutil.copyfile", ("src/a", "b")), ("shutil.copytree", ("src", "dst"))])
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class WithoutRights(InTemporaryDirectory):
+    def test_errors_are_those_of_shutil_and_the_rest_is_copied(self):
+        self.make_tree()
+        os.chmod("src/folder", 0o755)
+        write("src/folder/secret", b"secret")
+        os.chmod("src/folder/secret", 0)
+        os.makedirs("src/closed/inner")
+        os.chmod("src/closed", 0)
+        os.makedirs("out")
+        os.chmod("out", 0o777)
+        os.chmod(self.top, 0o755)
+        outcomes = []
+        for function, dst in ((shutil.copytree, "out/theirs"), (haul_copy.copytree, "out/ours")):
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+                    try:
+                        function("src", dst)
+                        text = "nothing was raised"
+                    except shutil.Error as error:
+                        text = repr(sorted((one, why.replace(dst, "dst")) for one, _, why in error.args[0]))
+                    Path(dst, "errors").write_text(text)
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            outcomes.append(Path(dst, "errors").read_text())
+            self.assertEqual(Path(dst, "folder/inner/b").read_bytes(), b"x" * 100_000)
+        self.assertEqual(*outcomes)
+        self.assertIn("Permission denied: 'src/folder/secret'", outcomes[0])
+
+
+class BesideShutil(InTemporaryDirectory):
+    def test_a_signal_stops_a_copy(self):
+        for function in (haul_copy.copytree, haul_copy.replicate, lambda src, dst, **more: haul_copy.copyfile(src + "/0", dst, **more)):
+            write("src/0", b"")
+            for number in range(8):
+                os.truncate(os.open(f"src/{number}", os.O_CREAT | os.O_WRONLY), LARGE)
+                write(f"src/{number}-", os.urandom(1 << 20))
+            seen = []
+
+            def progress(*now):
+                seen.append(now)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            with self.assertRaises(KeyboardInterrupt):
+                function("src", "dst", progress=progress)
+            self.assertEqual(len(seen), 1)
+            shutil.rmtree("dst") if os.path.isdir("dst") else os.remove("dst")
+
+    def test_what_progress_raises_is_raised(self):
+        self.make_tree()
+
+        def progress(moved, files):
+            raise RuntimeError("enough")
+
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            haul_copy.copytree("src", "dst", progress=progress)
+
+    def test_progress_comes_to_all_bytes(self):
+        self.make_tree()
+        seen = []
+        haul_copy.copytree("src", "dst", symlinks=True, progress=lambda *now: seen.append(now))
+        self.assertEqual(seen[-1][0], len(b"contents") + 100_000 + len(b"odd") + len(b"bytes"))
+        self.assertEqual(seen, sorted(seen))
+
+    def test_a_result_says_what_was_done(self):
+        self.make_tree()
+        os.link("src/a", "src/other-name")
+        result = haul_copy.replicate("src", "dst", digest="sha256", exclude=["/nothing", "empty"])
+        self.assertEqual((result.copied, result.hard_links, result.symbolic_links, result.excluded), (4, 1, 2, 2))
+        self.assertEqual(result.bytes, 100_000 + len("contentsoddbytes"))
+        self.assertEqual(result.digests["dst/folder/inner/b"], hashlib.sha256(b"x" * 100_000).hexdigest())
+        self.assertEqual(os.stat("dst/a").st_ino, os.stat("dst/other-name").st_ino)
+
+    def test_an_error_has_its_result(self):
+        write("src/a", b"new")
+        write("src/b", b"copied")
+        os.makedirs("dst/a")
+        with self.assertRaises(haul_copy.Error) as caught:
+            haul_copy.replicate("src", "dst")
+        (problem,) = caught.exception.result.errors
+        self.assertEqual((problem.kind, problem.path), ("CannotOverwriteDirectory", "dst/a"))
+        self.assertIsInstance(caught.exception, shutil.Error)
+        self.assertEqual(Path("dst/b").read_bytes(), b"copied")
+
+    def test_a_mirror_is_compared(self):
+        self.make_tree()
+        haul_copy.mirror("src", "dst")
+        self.assertEqual(haul_copy.compare("src", "dst"), [])
+        write("dst/a", b"CONTENTS")
+        write("dst/more", b"")
+        differences = {(difference.copy, difference.what) for difference in haul_copy.compare("src", "dst")}
+        self.assertTrue({("dst/more", "only in copy"), ("dst/a", "contents")} <= differences, differences)
+        self.assertEqual(haul_copy.mirror("src", "dst").deleted, 1)
+        self.assertEqual(haul_copy.compare("src", "dst"), [])
+
+    def test_keywords_are_obeyed(self):
+        self.make_tree()
+        write("src/large", os.urandom(3 << 20))
+        for keywords in ({"durable": True}, {"verify": True}, {"reflink": "never"}, {"jobs": 1}):
+            haul_copy.copytree("src", "dst", symlinks=True, **keywords)
+            self.assertEqual(tree_of("src"), tree_of("dst"), keywords)
+            shutil.rmtree("dst")
+            if "jobs" not in keywords:
+                haul_copy.copyfile("src/large", "copy", **keywords)
+                self.assertEqual(Path("src/large").read_bytes(), Path("copy").read_bytes())
+
+    def test_words_that_mean_nothing_are_errors(self):
+        write("src/a", b"")
+        for keywords in ({"reflink": "maybe"}, {"verify": "twice"}, {"digest": "crc"}, {"exclude": ["["]}, {"jobs": 0}):
+            with self.subTest(**keywords), self.assertRaises(ValueError):
+                haul_copy.replicate("src", "dst", **keywords)
+        self.assertFalse(os.path.exists("dst"))
+
+    def test_threads_copy_at_the_same_time(self):
+        self.make_tree()
+        failed = []
+
+        def work(number):
+            try:
+                for turn in range(5):
+                    haul_copy.copytree("src", f"dst{number}-{turn}", symlinks=True)
+                    if tree_of("src") != tree_of(f"dst{number}-{turn}"):
+                        failed.append(number)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+
+
+class Asynchronous(InTemporaryDirectory):
+    def test_a_copy_is_followed_and_awaited(self):
+        self.make_tree()
+
+        async def main():
+            running = haul_copy.start("src", "dst")
+            steps = [step async for step in running]
+            return steps, await running
+
+        steps, result = asyncio.run(main())
+        self.assertEqual(steps[-1][0], result.bytes)
+        self.assertEqual(haul_copy.compare("src", "dst"), [])
+
+    def test_a_copy_is_cancelled(self):
+        for number in range(20):
+            write(f"src/{number}", os.urandom(4 << 20))
+
+        async def main():
+            running = haul_copy.start("src", "dst", durable="file")
+            running.cancel()
+            await running
+
+        with self.assertRaises(haul_copy.Cancelled):
+            asyncio.run(main())
+
+
+class Examples(InTemporaryDirectory):
+    def test_the_examples_of_the_documentation(self):
+        write("photos/1.jpg", os.urandom(1000))
+        write("photos/summer/2.jpg", os.urandom(1000))
+        for text in (HERE.parent / "README.md",):
+            failed, tried = doctest.testfile(str(text), module_relative=False)
+            self.assertEqual((failed, tried > 5), (0, True), text)
+        shutil.rmtree("backup"), shutil.rmtree("again", ignore_errors=True)
+        failed, tried = doctest.testmod(haul_copy)
+        self.assertEqual((failed, tried > 1), (0, True))
+
+
+if __name__ == "__main__":
+    unittest.main()

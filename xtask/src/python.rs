@@ -1,0 +1,100 @@
+//! The Python package: its wheel is built, installed into a fresh environment, and tested there.
+
+use std::path::{Path, PathBuf};
+
+use crate::shell::{self, Result};
+
+/// Builds wheels. Pinned, as the tools are that cargo installs.
+const MATURIN: &str = "1.16.0";
+
+/// The system's, whose packages the tests need.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Builds the wheel and tests it.
+///
+/// # Errors
+/// When it does not build, or a test fails.
+pub fn check() -> Result<String> {
+    let room = shell::target().join("python");
+    shell::remove(&room)?;
+    let wheel = wheel("dev", &room.join("wheels"))?;
+    let python = environment(&room.join("environment"))?;
+    shell::run(pip(&python).arg("--no-index").arg(&wheel))?;
+    let tests = shell::root().join("crates/python/tests");
+    let own = ran(&python, &tests.join("test_haul_copy.py"))?;
+    let theirs = ran(&python, &tests.join("cpython.py"))?;
+    Ok(format!("{}, installed; own tests: {own}; CPython's: {theirs}", file_name(&wheel)))
+}
+
+/// A wheel for all versions of Python with a stable interface, with binaries of this profile.
+///
+/// # Errors
+/// When maturin cannot be fetched, or the wheel does not build.
+pub fn wheel(profile: &str, into: &Path) -> Result<PathBuf> {
+    let mut build = shell::command(maturin()?);
+    build.args(["build", "--locked", "--profile", profile, "--interpreter", PYTHON, "--out"]).arg(into);
+    build.env("CARGO_TARGET_DIR", shell::target()).current_dir(shell::root().join("crates/python"));
+    shell::run(&mut build)?;
+    match shell::entries(into)?.as_slice() {
+        [wheel] => Ok(wheel.clone()),
+        several => Err(format!("maturin made {several:?}, and not one wheel")),
+    }
+}
+
+fn maturin() -> Result<PathBuf> {
+    let home = shell::target().join(format!("tools/maturin-{MATURIN}"));
+    let program = home.join("bin/maturin");
+    if !program.exists() {
+        println!("installing maturin {MATURIN} (once)");
+        shell::remove(&home)?;
+        let python = environment(&home)?;
+        shell::run(pip(&python).arg(format!("maturin=={MATURIN}")))?;
+    }
+    Ok(program)
+}
+
+/// Makes a virtual environment; its interpreter.
+fn environment(dir: &Path) -> Result<PathBuf> {
+    shell::run(shell::command(PYTHON).args(["-m", "venv"]).arg(dir))?;
+    Ok(dir.join("bin/python"))
+}
+
+fn pip(python: &Path) -> std::process::Command {
+    let mut pip = shell::command(python);
+    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"]);
+    pip
+}
+
+/// Runs a file of tests, and says how many passed.
+fn ran(python: &Path, file: &Path) -> Result<String> {
+    let output = shell::command(python).arg(file).output().map_err(shell::at(python))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    print!("{said}");
+    if !output.status.success() {
+        return Err(format!("{} failed (see above)", file.display()));
+    }
+    summary(&said).ok_or_else(|| format!("{} ran no test", file.display()))
+}
+
+/// What unittest says of all tests; `None` if there were none.
+fn summary(said: &str) -> Option<String> {
+    let ran = said.lines().find_map(|line| line.strip_prefix("Ran "))?.split(' ').next()?;
+    let verdict = said.lines().find(|line| line.starts_with("OK"))?;
+    (ran != "0").then(|| format!("{ran} {verdict}"))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_tests_are_no_success() {
+        assert_eq!(summary("..\nRan 2 tests in 0.1s\n\nOK (skipped=1)\n"), Some("2 OK (skipped=1)".into()));
+        assert_eq!(summary("\nRan 0 tests in 0.0s\n\nOK\n"), None);
+        assert_eq!(summary("Ran 2 tests in 0.1s\n\nFAILED (errors=1)\n"), None);
+    }
+}
