@@ -24,6 +24,18 @@ pub fn judged(command: &mut Command, scratch: &Scratch) -> Result<String> {
     counts.and_then(|counts| counts.judge(&skips?))
 }
 
+/// How tests went that ended well, by what their runners and they themselves have printed.
+///
+/// # Errors
+/// When none ran.
+pub fn judge_log(text: &str) -> Result<String> {
+    let mut counts = Counts::default();
+    text.lines().for_each(|line| counts.read(line));
+    let skips: String =
+        text.lines().filter(|line| line.starts_with("SKIPPED: ")).map(|line| format!("{line}\n")).collect();
+    counts.judge(&skips)
+}
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub passed: u64,

@@ -18,6 +18,7 @@ mod leftovers;
 mod mpi;
 mod package;
 mod packages;
+mod prove;
 mod python;
 mod sanitize;
 mod shell;
@@ -55,6 +56,10 @@ Usage: cargo xtask TASK
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
   package          the packages that cargo publishes: each built from its own archive, their unit tests run from them
+  prove [--only PART,...] [--quick] [--into FILE] [--list]
+                   all that the trust in haul rests on, at full length, over night: faults, power cuts, kills, swaps,
+                   agreement with cp, fuzzing, virtual machines, benchmarks; writes docs/proof.md, or FILE, with figures, dates
+                   and versions, anew after each part; with --quick each part is as short as in the tests
   python           the Python package: its wheel, installed into a fresh environment, and its tests
   book             the documentation as a site, in target/book/book; fails if a link leads nowhere
   dist [--check | --trial]
@@ -100,6 +105,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "book" => no_arguments(rest).and_then(|()| book::run()),
+        "prove" => prove::run(rest),
         "python" => no_arguments(rest).and_then(|()| python::check()).map(|done| println!("{done}")),
         "package" => no_arguments(rest).and_then(|()| package::run()),
         "dist" => dist::run(rest),

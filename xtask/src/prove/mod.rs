@@ -1,0 +1,151 @@
+//! `cargo xtask prove`: all that the trust in haul rests on, at full length, over night, and a page of what came of it.
+
+mod page;
+mod parts;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use page::{About, Outcome};
+use parts::{PARTS, Part, Work};
+
+use crate::bench::{machine, surroundings};
+use crate::counts;
+use crate::leftovers::Scratch;
+use crate::mpi::Mpi;
+use crate::shell::{self, Result};
+
+struct Options {
+    only: Vec<String>,
+    quick: bool,
+    into: PathBuf,
+}
+
+/// Runs the parts, each also after one has failed, and writes the page anew after each.
+///
+/// # Errors
+/// When one failed, with the names of those that did.
+pub fn run(args: &[String]) -> Result {
+    let Some(options) = options(args)? else {
+        PARTS.iter().for_each(|part| println!("{:<17} {}", part.name, part.what));
+        return Ok(());
+    };
+    let wanted: Vec<&'static Part> = PARTS
+        .iter()
+        .filter(|part| options.only.is_empty() || options.only.iter().any(|name| name == part.name))
+        .collect();
+    let about = about(options.quick)?;
+    let logs = shell::target().join("prove");
+    shell::make_dir(&logs)?;
+    let mpi = Mpi::look();
+    let mut outcomes = Vec::new();
+    for part in &wanted {
+        println!("\n==> {}: {}", part.name, part.what);
+        outcomes.push(one(part, options.quick, &logs, &mpi)?);
+        shell::write(&options.into, &page::write(&about, &outcomes, wanted.len()))?;
+    }
+    println!("\n{}", options.into.display());
+    let failed: Vec<&str> =
+        outcomes.iter().filter(|outcome| outcome.verdict.is_err()).map(|outcome| outcome.part.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// `None`: only say what there is.
+fn options(args: &[String]) -> Result<Option<Options>> {
+    let mut options = Options { only: vec![], quick: false, into: shell::root().join("docs/proof.md") };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--list" => return Ok(None),
+            "--quick" => options.quick = true,
+            "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
+            "--into" => options.into = std::path::absolute(value()?).map_err(|error| error.to_string())?,
+            _ => return Err(format!("prove knows --only, --quick, --into and --list, and not {arg:?}")),
+        }
+    }
+    match options.only.iter().find(|name| !PARTS.iter().any(|part| part.name == name.as_str())) {
+        Some(unknown) => Err(format!("no part {unknown:?}; `cargo xtask prove --list` names them")),
+        None => Ok(Some(options)),
+    }
+}
+
+fn about(quick: bool) -> Result<About> {
+    let said = |program: &str, arguments: &[&str]| {
+        shell::output(shell::command(program).args(arguments)).map(|text| text.trim().to_owned())
+    };
+    let haul = surroundings::haul(None)?;
+    let mut machine = vec![format!("{}.", machine::describe(&haul)?)];
+    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let system =
+        system.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("unknown").trim_matches('"');
+    machine.push(format!("{system}; {}; temporary files on {}.", said("rustc", &["--version"])?, filesystem()?));
+    if !shell::is_root() {
+        machine.push("Not as root: what mounts filesystems or makes devices was skipped.".into());
+    }
+    Ok(About { begun: said("date", &["--utc", "+%Y-%m-%d, %H:%M UTC"])?, machine, quick })
+}
+
+fn filesystem() -> Result<String> {
+    let mut stat = shell::command("stat");
+    shell::output(stat.args(["--file-system", "--format=%T"]).arg(std::env::temp_dir()))
+        .map(|text| text.trim().to_owned())
+}
+
+/// Runs a part. Its output goes to a log, too.
+fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi) -> Result<Outcome> {
+    let log = logs.join(format!("{}.log", part.name.replace(' ', "-")));
+    let scratch = Scratch::new()?;
+    let started = Instant::now();
+    let verdict = match part.work {
+        Work::Tests { package, .. } if !mpi.builds(package) => Err("there is no MPI".into()),
+        Work::Tests { package, test, length } => {
+            let mut command = shell::cargo();
+            command.args(["test", "--locked", "--package", package, "--test", test, "--", "--nocapture"]);
+            command.envs(if quick { &[] } else { length }.iter().copied());
+            Mpi::compiler(&mut command);
+            logged(&mut command, &log).and_then(|()| counts::judge_log(&read(&log)?))
+        }
+        Work::Task { full, quick: look } => {
+            let (task, rest) = if quick { look } else { full }.split_first().unwrap_or((&"help", &[]));
+            let mut command = shell::own(task)?;
+            command.args(rest).env("TMPDIR", scratch.path());
+            logged(&mut command, &log).map(|()| "as it should be".to_owned())
+        }
+    };
+    let time = started.elapsed();
+    let left = scratch.finish();
+    let figures =
+        read(&log).unwrap_or_default().lines().filter(|line| page::is_figure(line)).map(str::to_owned).collect();
+    let verdict = verdict.and_then(|found| left.map(|_| found));
+    if let Err(why) = &verdict {
+        println!("{} failed: {why}", part.name);
+    }
+    Ok(Outcome { part, command: page::command(part.work, quick), time, verdict, figures })
+}
+
+/// Runs a command; both of its outputs are shown, and go to the log.
+fn logged(command: &mut Command, log: &Path) -> Result {
+    let name = shell::line(command);
+    let at = shell::at(log);
+    let mut file = std::fs::File::create(log).map_err(at)?;
+    let (reader, writer) = std::io::pipe().map_err(at)?;
+    command.stdout(writer.try_clone().map_err(at)?).stderr(writer).stdin(Stdio::null());
+    let mut child = command.spawn().map_err(|error| format!("cannot run {name}: {error}"))?;
+    // The command has ends of the pipe, which would stay open as long as it is there.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.map_err(at)?;
+        println!("{}", String::from_utf8_lossy(&line));
+        file.write_all(&line).and_then(|()| file.write_all(b"\n")).map_err(at)?;
+    }
+    let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status} (all of it is in {})", log.display())) }
+}
+
+fn read(log: &Path) -> Result<String> {
+    // What tests print need not be UTF-8.
+    std::fs::read(log).map(|text| String::from_utf8_lossy(&text).into_owned()).map_err(shell::at(log))
+}

@@ -1,0 +1,145 @@
+//! What the trust in haul rests on, and at which length it is run over night.
+
+/// One of them.
+pub struct Part {
+    pub name: &'static str,
+    /// In a sentence, for the page.
+    pub what: &'static str,
+    pub work: Work,
+}
+
+/// How it is run.
+#[derive(Clone, Copy)]
+pub enum Work {
+    /// Tests of a package, whose length these variables say.
+    Tests { package: &'static str, test: &'static str, length: &'static [(&'static str, &'static str)] },
+    /// A task of this program, with these arguments, and with others where a look is enough.
+    Task { full: &'static [&'static str], quick: &'static [&'static str] },
+}
+
+const fn tests(
+    name: &'static str,
+    what: &'static str,
+    package: &'static str,
+    test: &'static str,
+    length: &'static [(&'static str, &'static str)],
+) -> Part {
+    Part { name, what, work: Work::Tests { package, test, length } }
+}
+
+const fn task(
+    name: &'static str,
+    what: &'static str,
+    full: &'static [&'static str],
+    quick: &'static [&'static str],
+) -> Part {
+    Part { name, what, work: Work::Task { full, quick } }
+}
+
+const CLI: &str = "haul-cli";
+
+/// The shortest first, so that most of the page is there soon.
+pub const PARTS: &[Part] = &[
+    tests(
+        "engines",
+        "Every engine with short counts, interruptions and faults at every call.",
+        "haul-io",
+        "engines",
+        &[],
+    ),
+    tests("safety", "Each promise on each filesystem; the order of data, sync and rename.", CLI, "safety", &[]),
+    tests("misbehaving", "Filesystems that lie, refuse and hang.", CLI, "misbehaving", &[]),
+    tests(
+        "hostile",
+        "Names that attack terminals, special files, entries that vanish.",
+        CLI,
+        "hostile",
+        &[("HAUL_HOSTILE_ROUNDS", "100")],
+    ),
+    tests("memory", "Address space from nearly none on: a whole copy, or none.", CLI, "memory", &[]),
+    tests(
+        "stress",
+        "A million entries, ten thousand levels.",
+        CLI,
+        "stress",
+        &[("HAUL_STRESS_ENTRIES", "1000000"), ("HAUL_STRESS_LEVELS", "10000")],
+    ),
+    tests(
+        "kills",
+        "SIGKILL at random moments; the same command completes the copy.",
+        CLI,
+        "killed",
+        &[("HAUL_KILLS", "500")],
+    ),
+    tests(
+        "killed moves",
+        "SIGKILL while files move: each is whole on one side.",
+        CLI,
+        "killed_move",
+        &[("HAUL_KILLS", "500")],
+    ),
+    tests(
+        "shards",
+        "Parts of a copy, late, again, at the same time, killed at any call.",
+        CLI,
+        "shard_jobs",
+        &[("HAUL_SHARD_KILLS", "1000")],
+    ),
+    tests(
+        "ranks",
+        "Copies by the processes of an MPI job, which are killed.",
+        "haul-mpi",
+        "ranks",
+        &[("HAUL_MPI_KILLS", "100")],
+    ),
+    tests(
+        "swaps",
+        "Files, folders and links exchanged under a copy by root; permissions before each call.",
+        CLI,
+        "races",
+        &[("HAUL_SWAPS", "100000"), ("HAUL_RIGHTS", "all")],
+    ),
+    tests(
+        "cuts",
+        "Power cuts on ext4, XFS and btrfs, with the journal of the filesystem and without it.",
+        CLI,
+        "power_cut",
+        &[("HAUL_CUTS", "1000")],
+    ),
+    tests(
+        "agreement",
+        "Random trees and options: what the system's cp and rsync leave, haul leaves.",
+        CLI,
+        "agree",
+        &[
+            ("HAUL_AGREE_CASES", "15000"),
+            ("HAUL_AGREE_STAGED_CASES", "1500"),
+            ("HAUL_AGREE_DRY_CASES", "4000"),
+            ("HAUL_AGREE_RSYNC_CASES", "3000"),
+            ("HAUL_AGREE_MOVES", "4000"),
+        ],
+    ),
+    tests("faults", "Each system call fails once, at every occurrence.", CLI, "faults", &[("HAUL_FAULTS", "all")]),
+    tests(
+        "damaged images",
+        "Disk images with damage: refused or read as they are.",
+        "haul-guest",
+        "damaged",
+        &[("HAUL_MUTANTS", "2000")],
+    ),
+    task("fuzzing", "The readers of journals, lists and images under libFuzzer.", &["fuzz", "900"], &["fuzz", "5"]),
+    task("sanitizers", "AddressSanitizer, and Miri where it can.", &["sanitize"], &["sanitize", "miri"]),
+    task(
+        "virtual machines",
+        "Kernels 5.10 to 6.12, NFS, CIFS, devices that fail.",
+        &["vm"],
+        &["vm", "--kernel", "6.12", "--only", "engines"],
+    ),
+    task("packages", "What people install, in fresh roots, made twice.", &["dist", "--check"], &["dist", "--trial"]),
+    task(
+        "benchmarks",
+        "haul against every other copier; every copy is compared.",
+        &["bench", "peers", "--runs", "5"],
+        &["bench", "peers", "--runs", "1", "--scale", "0.01", "--only", "tree,file", "--programs", "haul,cp"],
+    ),
+];
