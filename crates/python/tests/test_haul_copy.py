@@ -2,6 +2,7 @@
 
 import asyncio
 import doctest
+import errno
 import functools
 import hashlib
 import os
@@ -215,7 +216,8 @@ class AsShutil(InTemporaryDirectory):
             ("missing", "new"), ("a", "folder"), ("folder", "new"), ("pipe", "new"), ("a", "pipe"), ("a", "none/new"),
             ("a", "none/"), ("a\0", "new"), ("a", "new\0"), (b"a", b"new"), (b"a", "new"), (Path("a"), Path("new")),
             ("\udcff", "new"), ("a", "\udcff"), ("a", "\ud800"), (closed, "new"), ("a", closed), (-1, "new"), (None, "new"),
-            ("a", None), ("a", 3.5), ("/proc/version", "new"), ("a", "/proc/none"), ("a" * 300, "new"),
+            ("a", None), ("a", 3.5), ("/proc/version", "new"), ("/proc/self/mounts", "new"), ("a", "/dev/null"), ("/dev/null", "new"),
+            ("a", "/proc/none"), ("a" * 300, "new"),
         ]
         for name in ("copyfile", "copy", "copy2"):
             for follow in (True, False):
@@ -232,6 +234,13 @@ class AsShutil(InTemporaryDirectory):
                         }))
                     with self.subTest(function=name, src=src, dst=dst, follow_symlinks=follow):
                         self.assertEqual(*outcomes)
+
+    def test_what_the_kernel_says_while_data_is_moved(self):
+        write("a", b"contents")
+        with self.assertRaises(OSError) as caught:
+            haul_copy.copyfile("a", "/dev/full")
+        error = caught.exception
+        self.assertEqual((error.errno, error.filename, error.filename2), (errno.ENOSPC, "a", "/dev/full"))
 
     def test_audit_events(self):
         write("src/a", b"")
