@@ -18,6 +18,7 @@ mod leftovers;
 mod mpi;
 mod package;
 mod packages;
+mod picture;
 mod prove;
 mod python;
 mod sanitize;
@@ -60,6 +61,7 @@ Usage: cargo xtask TASK
                    all that the trust in haul rests on, at full length, over night: faults, power cuts, kills, swaps,
                    agreement with cp, fuzzing, virtual machines, benchmarks; writes docs/proof.md, or FILE, with figures, dates
                    and versions, anew after each part; with --quick each part is as short as in the tests
+  picture          docs/copy.svg, from a real copy on a terminal
   python           the Python package: its wheel, installed into a fresh environment, and its tests
   book             the documentation as a site, in target/book/book; fails if a link leads nowhere
   dist [--check | --trial]
@@ -72,9 +74,9 @@ Usage: cargo xtask TASK
                    ext4, XFS and btrfs in loop images; prints tables
   bench peers [--only WORKLOAD,...] [--programs NAME,...] [--engine NAME,...] [--with OPTION,...] [--runs N]
               [--scale FACTOR] [--dir DIR] [--space SIZE] [--settle SECONDS] [--timeout SECONDS] [--haul PROGRAM]
-              [--before PROGRAM] [--json FILE] [--from FILE] [--profile] [--list]
+              [--before PROGRAM] [--json FILE] [--from FILE [--svg FILE]] [--profile] [--list]
                    haul against every other copier, which it installs, in every workload of docs/performance.md;
-                   checks every copy, prints tables; --list names workloads and programs, --from shows saved results,
+                   checks every copy, prints tables; --list names workloads and programs, --from shows saved results, --svg draws them,
                    --with=durable times haul --durable, too, --before another build of haul
   bench images [--size SIZE] [--runs N] [--dir DIR] [--image FILE] [--json FILE] [--haul PROGRAM]
                [--only cold|warm] [--programs NAME,...] [--dirty]
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "book" => no_arguments(rest).and_then(|()| book::run()),
+        "picture" => no_arguments(rest).and_then(|()| picture::run()),
         "prove" => prove::run(rest),
         "python" => no_arguments(rest).and_then(|()| python::check()).map(|done| println!("{done}")),
         "package" => no_arguments(rest).and_then(|()| package::run()),

@@ -3,6 +3,7 @@
 //! It keeps to the rules of [`super`]. The programs run in processes that this one measures; everything that needs
 //! memory (sources, comparisons) is done by helpers, since Linux counts the parent's memory to what it starts.
 
+mod chart;
 pub mod install;
 mod judge;
 mod profile;
@@ -37,8 +38,8 @@ pub fn options(args: &[String]) -> Result<Options> {
     let (settle, timeout) = (Duration::from_secs(65), Duration::from_secs(600));
     let usual = Options { runs: 5, scale: 1.0, space: 20 << 30, settle, timeout, ..Options::default() };
     let known = [
-        "only", "programs", "engine", "with", "runs", "scale", "dir", "json", "from", "space", "settle", "timeout",
-        "haul", "before", "profile", "list",
+        "only", "programs", "engine", "with", "runs", "scale", "dir", "json", "from", "svg", "space", "settle",
+        "timeout", "haul", "before", "profile", "list",
     ];
     usual.parse(args, &known)?.with_runs()
 }
@@ -49,6 +50,9 @@ pub fn options(args: &[String]) -> Result<Options> {
 /// When the machinery fails, or cp or haul copied wrongly or not at all.
 pub fn run(args: &[String]) -> Result {
     let options = options(args)?;
+    if options.svg.is_some() && options.from.is_none() {
+        return Err("--svg draws saved results: name them with --from".into());
+    }
     let workloads = workload::chosen(&options)?;
     if options.list {
         for workload in &workloads {
@@ -58,7 +62,7 @@ pub fn run(args: &[String]) -> Result {
         return Ok(());
     }
     if let Some(file) = &options.from {
-        return show(file);
+        return show(file, &options);
     }
     if let Some(unknown) = options.programs.iter().find(|name| !install::names().contains(&name.as_str())) {
         return Err(format!("no program {unknown:?}; there are: {}", install::names().join(", ")));
@@ -187,7 +191,8 @@ fn save(file: &Path, about: &[String], tables: &[Table]) -> Result {
     fs::write(file, text).map_err(shell::at(file))
 }
 
-fn show(file: &Path) -> Result {
+/// Shows saved results, those of the named workloads in a drawing.
+fn show(file: &Path, options: &Options) -> Result {
     let text = fs::read_to_string(file).map_err(shell::at(file))?;
     let (about, tables) = record::read(&text)?;
     println!("{}\n", about.join("\n"));
@@ -195,5 +200,12 @@ fn show(file: &Path) -> Result {
         println!("{}", table::workload(one));
     }
     println!("{}", overview(&tables));
-    Ok(())
+    match &options.svg {
+        Some(drawing) => {
+            let wanted = |name: &String| tables.iter().find(|table| table.name == *name).cloned();
+            let chosen: Vec<Table> = options.only.iter().filter_map(wanted).collect();
+            shell::write(drawing, &chart::draw(if options.only.is_empty() { &tables } else { &chosen }))
+        }
+        None => Ok(()),
+    }
 }
