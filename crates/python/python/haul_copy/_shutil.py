@@ -23,7 +23,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from . import _haul_copy
 
@@ -32,6 +32,7 @@ from shutil import copy2 as _copy2_of_shutil
 from shutil import copytree as _copytree_of_shutil
 
 Progress = Callable[[int, int], object]
+_Directory = tuple[Any, tuple[str, ...], list[Any], frozenset[tuple[int, int]]]
 Name = Any  # str, bytes, or what os.fspath makes one of; what shutil takes, typeshed needs two pages to say.
 
 
@@ -145,7 +146,7 @@ def copytree(
     return dst
 
 
-def _path(name: Name) -> Union[str, bytes]:
+def _path(name: Name) -> Any:
     return os.fspath(name)
 
 
@@ -176,7 +177,7 @@ def _copy_data(source: Any, dest: Any, reflink: str, durable: bool, progress: Op
         _haul_copy.copy_data(source.fileno(), dest.fileno(), reflink=reflink, sync=durable, progress=progress)
     except OSError as error:
         # Which of the two it was the kernel does not always say.
-        raise OSError(error.errno, os.strerror(error.errno), source.name, None, dest.name) from None
+        raise OSError(error.errno, os.strerror(error.errno or errno.EIO), source.name, None, dest.name) from None
 
 
 def _compare_data(source: Any, dst: Name) -> None:
@@ -194,17 +195,17 @@ def _compare_data(source: Any, dst: Name) -> None:
 
 def _ignored(src: Name, symlinks: bool, ignore: Optional[Callable[[Any, list[Any]], Iterable[Any]]]) -> Optional[list[str]]:
     """Patterns for what ignore says of each directory; None if a name cannot stand in one."""
-    with os.scandir(src) as entries:
-        top = list(entries) if ignore else []
+    with os.scandir(src) as iterator:
+        top = list(iterator) if ignore else []
     if not ignore:
         return []
-    patterns = []
+    patterns: list[str] = []
     # A directory, the way to it from the source, what is in it, and the directories above, which a link may lead back to.
-    waiting = [(_path(src), (), top, frozenset((_identity(src),)))]
+    waiting: list[_Directory] = [(_path(src), (), top, frozenset((_identity(src),)))]
     while waiting:
         directory, way, entries, above = waiting.pop()
         ignored = ignore(directory, [entry.name for entry in entries])
-        below = []
+        below: list[_Directory] = []
         for entry in entries:
             name = os.fsdecode(entry.name)
             if entry.name in ignored:
