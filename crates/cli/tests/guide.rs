@@ -113,6 +113,75 @@ fn moving_terabytes() {
     assert!(dir.path().join("moved/letter").exists() && !dir.path().join("old").exists());
 }
 
+/// What the examples of README speak of, in a root of their own.
+fn stage_examples(root: &Path) -> bool {
+    for dir in ["backup", "mnt/new", "mnt/usb", "etc", "scratch", "b", "here/dst"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    for file in [
+        "home/me/letter",
+        "data/set/1",
+        "here/src/main.c",
+        "here/src/main.o",
+        "here/old/letter",
+        "here/a",
+        "here/new.conf",
+    ] {
+        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        create_painted(root.join(file), 2000);
+    }
+    create_painted(root.join("here/big.img"), 5 << 20);
+    let here = root.join("here");
+    let run = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).current_dir(&here).output().is_ok_and(|output| output.status.success())
+    };
+    let made = run("/sbin/mkfs.ext4", &["-q", "-d", "src", "vm.img", "16M"])
+        && run("qemu-img", &["convert", "-O", "qcow2", "vm.img", "vm.qcow2"]);
+    if !made {
+        skip("mkfs.ext4 or qemu-img is not installed");
+    }
+    made
+}
+
+#[test]
+fn the_examples_of_the_readme() {
+    let dir = temp_dir();
+    let root = dir.path();
+    if !stage_examples(root) {
+        return;
+    }
+    fs::create_dir(root.join("programs")).unwrap();
+    for name in ["haul", "smartcp"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_haul"), root.join("programs").join(name)).unwrap();
+    }
+    let examples = commands("../README.md");
+    let examples = examples.lines().filter(|line| line.contains('#')).filter(|line| {
+        // These have tests in their own packages.
+        line.starts_with("haul ") || line.starts_with("smartcp ")
+    });
+    let mut count = 0;
+    for example in examples {
+        // A command for the whole machine, in this root.
+        let script = example.replace(" /", &format!(" {}/", root.display()));
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(root.join("here"))
+            .env("PATH", format!("{}:{}", root.join("programs").display(), std::env::var("PATH").unwrap()))
+            .env("XDG_CONFIG_HOME", root)
+            .output()
+            .unwrap();
+        // The comparison finds that times were not kept.
+        let expected = if example.contains("--compare") { Some(1) } else { Some(0) };
+        assert_eq!(output.status.code(), expected, "{example}: {}", String::from_utf8_lossy(&output.stderr));
+        count += 1;
+    }
+    assert!(count >= 14, "{count} examples were found");
+    same(&dir, "home", "backup/home");
+    same(&dir, "here/src", "mnt/usb/src");
+    same(&dir, "here/vm.img", "backup/vm.img");
+    assert!(root.join("mnt/new/old/letter").exists() && !root.join("here/old").exists());
+}
+
 #[test]
 fn questions() {
     let Some(dir) = follow("faq.md") else { return };
