@@ -216,7 +216,7 @@ class AsShutil(InTemporaryDirectory):
             ("missing", "new"), ("a", "folder"), ("folder", "new"), ("pipe", "new"), ("a", "pipe"), ("a", "none/new"),
             ("a", "none/"), ("a\0", "new"), ("a", "new\0"), (b"a", b"new"), (b"a", "new"), (Path("a"), Path("new")),
             ("\udcff", "new"), ("a", "\udcff"), ("a", "\ud800"), (closed, "new"), ("a", closed), (-1, "new"), (None, "new"),
-            ("a", None), ("a", 3.5), ("/proc/version", "new"), ("/proc/self/mounts", "new"), ("a", "/dev/null"), ("/dev/null", "new"),
+            ("a", None), ("a", 3.5), ("/proc/version", "new"), ("/proc/self/mounts", "new"), ("/dev/null", "new"),
             ("a", "/proc/none"), ("a" * 300, "new"),
         ]
         for name in ("copyfile", "copy", "copy2"):
