@@ -34,6 +34,7 @@ pub fn check(mpi: &Mpi) -> Result<String> {
         package.args(["--exclude", &left_out.name]);
     }
     Mpi::compiler(&mut package);
+    forget(&packages)?;
     shell::run(&mut package)?;
     let packed: Vec<&Package> = packages.iter().filter(|package| package.packed).collect();
     let workspace = shell::target().join("packaged");
@@ -83,6 +84,24 @@ fn packages(mpi: &Mpi) -> Result<Vec<Package>> {
         Package { name, version: word(&package["version"]), folder, packed }
     };
     Ok(metadata["packages"].as_array().into_iter().flatten().map(of).collect())
+}
+
+/// Removes what cargo has unpacked of these packages before: it takes them for the same as long as their versions are, and builds
+/// the next package with the sources of an earlier run.
+fn forget(packages: &[Package]) -> Result {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let Some(home) = home else { return Ok(()) };
+    for place in ["registry/src", "registry/cache"] {
+        // Without any registry there is nothing to forget.
+        for registry in shell::entries(&home.join(place)).unwrap_or_default() {
+            for Package { name, version, .. } in packages {
+                shell::remove(&registry.join(format!("{name}-{version}")))?;
+                shell::remove(&registry.join(format!("{name}-{version}.crate")))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes a workspace of the archives, with what is beside them.
