@@ -109,6 +109,9 @@ fn unpack(packed: &[&Package], workspace: &Path) -> Result {
     shell::remove(workspace)?;
     shell::make_dir(workspace)?;
     shell::run(shell::command("cp").arg("-a").args(BESIDE).arg(workspace))?;
+    // The lock file is of all packages.
+    shell::make_dir(&workspace.join("crates"))?;
+    shell::run(shell::command("cp").args(["-a", "crates/python"]).arg(workspace.join("crates")))?;
     for package in packed {
         let folder = workspace.join(&package.folder);
         shell::make_dir(&folder)?;
