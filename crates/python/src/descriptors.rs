@@ -12,6 +12,7 @@ use haul_io::options::DataOptions;
 use haul_io::strategy::Demands;
 use haul_io::transfer::{Cause, Mover, Stop, Transfer, has_storage};
 use haul_sys::inode::Inode;
+use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::fsync;
 use haul_sys::rustix::io::retry_on_intr;
 use haul_sys::{Errno, process_descriptor};
@@ -51,6 +52,20 @@ pub fn copy_data(
     let moved = if short { py.detach(work) } else { wait::for_work(py, flag, &meter, progress, work)? };
     let Moved { cloned, offloaded, written, holes } = moved.map_err(os_error)?;
     Ok((cloned, offloaded, written, holes))
+}
+
+/// Asks whether two files can share extents at all, and changes nothing: no filesystem grants a range that begins within a block.
+///
+/// # Errors
+/// OSError with what the kernel said, if they cannot.
+#[pyfunction]
+pub fn can_share(source: i32, dest: i32) -> PyResult<()> {
+    let open = |fd| process_descriptor::duplicate(fd).map_err(os_error);
+    let (source, dest) = (open(source)?, open(dest)?);
+    match Linux.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(os_error(errno)),
+    }
 }
 
 /// When extents are shared.

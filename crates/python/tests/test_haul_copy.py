@@ -367,6 +367,19 @@ class BesideShutil(InTemporaryDirectory):
                 haul_copy.replicate("src", "dst", **keywords)
         self.assertFalse(os.path.exists("dst"))
 
+    def test_what_exists_stays_if_a_copy_is_refused(self):
+        write("a", b"new")
+        write("b", b"old")
+        with self.assertRaises(ValueError):
+            haul_copy.copyfile("a", "b", reflink="maybe")
+        self.assertEqual(Path("b").read_bytes(), b"old")
+        try:
+            haul_copy.copyfile("a", "b", reflink="always")
+        except OSError:
+            self.assertEqual(Path("b").read_bytes(), b"old")
+        else:
+            self.assertEqual(Path("b").read_bytes(), b"new")
+
     def test_threads_copy_at_the_same_time(self):
         self.make_tree()
         failed = []

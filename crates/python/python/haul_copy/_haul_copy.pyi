@@ -13,6 +13,7 @@ class Cancel:
     def cancelled(self) -> bool:
         """Whether somebody has asked for that."""
 
+def can_share(source: int, dest: int) -> None: ...
 def copy_data(
     source: int,
     dest: int,

@@ -47,6 +47,8 @@ def copyfile(
     progress: Optional[Progress] = None,
 ) -> Name:
     """Copies the contents of a file; see shutil.copyfile."""
+    if reflink not in ("auto", "always", "never"):
+        raise ValueError(f"reflink is {reflink!r}: it must be 'auto', 'always' or 'never'")
     sys.audit("shutil.copyfile", src, dst)
     if _is_same(src, dst):
         raise shutil.SameFileError(f"{src!r} and {dst!r} are the same file")
@@ -58,6 +60,8 @@ def copyfile(
         return dst
     with open(src, "rb", buffering=0) as source:
         try:
+            if reflink == "always" and os.path.isfile(dst):
+                _refuse_unshareable(source, dst)
             with open(dst, "wb", buffering=0) as dest:
                 _copy_data(source, dest, reflink, durable, progress)
         except IsADirectoryError as error:
@@ -141,6 +145,8 @@ def copytree(
     errors = [_as_shutil_says(error, _path(src), _path(dst)) for error in answer["errors"]]
     if ignore_dangling_symlinks and not symlinks:
         errors = [error for error in errors if not _dangles(error[0])]
+    if answer["failed"] and not answer["errors"]:
+        errors.append((src, dst, "not everything was copied"))
     if errors:
         raise shutil.Error(errors)
     return dst
@@ -170,6 +176,15 @@ def _is_fifo(name: Name) -> bool:
         return stat.S_ISFIFO(os.stat(name).st_mode)
     except OSError:
         return False
+
+
+def _refuse_unshareable(source: Any, dst: Name) -> None:
+    """Fails before old contents are gone, if extents cannot be shared with what exists."""
+    with open(dst, "r+b", buffering=0) as dest:
+        try:
+            _haul_copy.can_share(source.fileno(), dest.fileno())
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or errno.EIO), source.name, None, dest.name) from None
 
 
 def _copy_data(source: Any, dest: Any, reflink: str, durable: bool, progress: Optional[Progress]) -> None:
