@@ -60,7 +60,8 @@ Usage: cargo xtask TASK
   prove [--only PART,...] [--quick] [--into FILE] [--list]
                    all that the trust in haul rests on, at full length, over night: faults, power cuts, kills, swaps,
                    agreement with cp, fuzzing, virtual machines, benchmarks; writes docs/proof.md, or FILE, with figures, dates
-                   and versions, anew after each part; with --quick each part is as short as in the tests
+                   and versions, anew after each part; with --quick each part is as short as in the tests; a page that is not of
+                   a whole run goes to target/prove
   picture          docs/copy.svg, from a real copy on a terminal
   python           the Python package: its wheel, installed into a fresh environment, and its tests
   book             the documentation as a site, in target/book/book; fails if a link leads nowhere

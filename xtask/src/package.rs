@@ -86,19 +86,28 @@ fn packages(mpi: &Mpi) -> Result<Vec<Package>> {
     Ok(metadata["packages"].as_array().into_iter().flatten().map(of).collect())
 }
 
-/// Removes what cargo has unpacked of these packages before: it takes them for the same as long as their versions are, and builds
-/// the next package with the sources of an earlier run.
+/// Removes what cargo has unpacked of these packages before, and that it was built: it takes them for the same as long as their
+/// versions are, and builds the next package with the sources of an earlier run. The registries that cargo makes for the time of
+/// `package` have no host, so their names begin with a dash.
 fn forget(packages: &[Package]) -> Result {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
     let Some(home) = home else { return Ok(()) };
-    for place in ["registry/src", "registry/cache"] {
-        // Without any registry there is nothing to forget.
-        for registry in shell::entries(&home.join(place)).unwrap_or_default() {
-            for Package { name, version, .. } in packages {
-                shell::remove(&registry.join(format!("{name}-{version}")))?;
-                shell::remove(&registry.join(format!("{name}-{version}.crate")))?;
-            }
+    let mut forgot = false;
+    // Without any registry there is nothing to forget.
+    for registry in shell::entries(&home.join("registry/src")).unwrap_or_default() {
+        let is_temporary = registry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('-'));
+        for Package { name, version, .. } in packages.iter().filter(|_| is_temporary) {
+            let unpacked = registry.join(format!("{name}-{version}"));
+            forgot |= unpacked.exists();
+            shell::remove(&unpacked)?;
+        }
+    }
+    let built = shell::target().join("debug/.fingerprint");
+    for fingerprint in shell::entries(&built).unwrap_or_default().into_iter().filter(|_| forgot) {
+        let name = fingerprint.file_name().unwrap_or_default().to_string_lossy();
+        if packages.iter().any(|package| name.starts_with(&format!("{}-", package.name))) {
+            shell::remove(&fingerprint)?;
         }
     }
     Ok(())

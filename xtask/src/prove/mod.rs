@@ -54,7 +54,7 @@ pub fn run(args: &[String]) -> Result {
 
 /// `None`: only say what there is.
 fn options(args: &[String]) -> Result<Option<Options>> {
-    let mut options = Options { only: vec![], quick: false, into: shell::root().join("docs/proof.md") };
+    let mut options = Options { only: vec![], quick: false, into: PathBuf::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -68,7 +68,15 @@ fn options(args: &[String]) -> Result<Option<Options>> {
     }
     match options.only.iter().find(|name| !PARTS.iter().any(|part| part.name == name.as_str())) {
         Some(unknown) => Err(format!("no part {unknown:?}; `cargo xtask prove --list` names them")),
-        None => Ok(Some(options)),
+        None => {
+            if options.into.as_os_str().is_empty() {
+                // The page that is shipped is from a whole run.
+                let whole = options.only.is_empty() && !options.quick;
+                options.into =
+                    if whole { shell::root().join("docs") } else { shell::target().join("prove") }.join("proof.md");
+            }
+            Ok(Some(options))
+        }
     }
 }
 

@@ -133,7 +133,7 @@ pub const PARTS: &[Part] = &[
         "virtual machines",
         "Kernels 5.10 to 6.12, NFS, CIFS, devices that fail.",
         &["vm"],
-        &["vm", "--kernel", "6.12", "--only", "engines"],
+        &["vm", "--kernel", "6.12", "--only", "io-uring"],
     ),
     task("packages", "What people install, in fresh roots, made twice.", &["dist", "--check"], &["dist", "--trial"]),
     task(
