@@ -30,7 +30,7 @@ pub fn check() -> Result<String> {
 ///
 /// # Errors
 /// When maturin cannot be fetched, or the wheel does not build.
-pub fn wheel(profile: &str, into: &Path) -> Result<PathBuf> {
+fn wheel(profile: &str, into: &Path) -> Result<PathBuf> {
     let mut build = shell::command(maturin()?);
     build.args(["build", "--locked", "--profile", profile, "--interpreter", PYTHON, "--out"]).arg(into);
     build.env("CARGO_TARGET_DIR", shell::target()).current_dir(shell::root().join("crates/python"));

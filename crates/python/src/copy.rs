@@ -19,7 +19,7 @@ use crate::wait::{self, Cancel};
 
 /// What is asked for, in words.
 #[derive(FromPyObject)]
-pub struct Wishes {
+pub struct Options {
     /// All that a copy can keep; if not, what `shutil.copystat` does.
     #[pyo3(item)]
     archive: bool,
@@ -54,7 +54,7 @@ pub struct Wishes {
     atomic: bool,
 }
 
-impl Wishes {
+impl Options {
     fn copy(self, source: &Path, dest: &Path) -> PyResult<Copy> {
         let mut copy = Copy::new(source, dest).recursive(true).reflink(reflink_of(&self.reflink)?).preserve(Preserve {
             mode: ModeRule::Keep,
@@ -124,19 +124,19 @@ fn one_of<T, const N: usize>((option, word): (&str, &str), values: [(&'static st
 /// Copies a file or a tree; `dest` is the name of the copy. Returns what was done, with all errors, as a dictionary.
 ///
 /// # Errors
-/// ValueError for wishes that cannot be meant, and what `progress` or a handler of signals raises.
+/// ValueError for options that cannot be meant, and what `progress` or a handler of signals raises.
 #[pyfunction]
-#[pyo3(signature = (source, dest, wishes, progress = None, cancel = None))]
+#[pyo3(signature = (source, dest, options, progress = None, cancel = None))]
 pub fn copy<'py>(
     py: Python<'py>,
     source: &[u8],
     dest: &[u8],
-    wishes: Wishes,
+    options: Options,
     progress: Option<&Bound<'py, PyAny>>,
     cancel: Option<&Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let [source, dest] = [source, dest].map(|name| Path::new(OsStr::from_bytes(name)));
-    let copy = wishes.copy(source, dest)?.build().map_err(|conflict| PyValueError::new_err(conflict.to_string()))?;
+    let copy = options.copy(source, dest)?.build().map_err(|conflict| PyValueError::new_err(conflict.to_string()))?;
     let cancel = cancel.map(|cancel| cancel.get().0.clone()).unwrap_or_default();
     let meter = Meter::default();
     let summary = wait::for_work(py, &cancel, &meter, progress, || {

@@ -25,7 +25,7 @@ def copy_data(
 def copy(
     source: bytes,
     dest: bytes,
-    wishes: Mapping[str, Any],
+    options: Mapping[str, Any],
     progress: Optional[Callable[[int, int], object]] = None,
     cancel: Optional[Cancel] = None,
 ) -> dict[str, Any]: ...

@@ -113,7 +113,7 @@ def replicate(
 
     Raises Error, with what was done all the same, or Cancelled.
     """
-    wishes = {
+    options = {
         "archive": True,
         "follow": follow,
         "refuse_special": False,
@@ -127,7 +127,7 @@ def replicate(
         "jobs": jobs,
         "atomic": atomic,
     }
-    answer = _haul_copy.copy(os.fsencode(source), os.fsencode(dest), wishes, progress, cancel)
+    answer = _haul_copy.copy(os.fsencode(source), os.fsencode(dest), options, progress, cancel)
     result = _result(answer)
     if answer["cancelled"]:
         raise Cancelled(result)

@@ -127,7 +127,7 @@ def copytree(
         return _copytree_of_shutil(src, dst, symlinks, ignore, by_haul, ignore_dangling_symlinks, dirs_exist_ok)
     sys.audit("shutil.copytree", src, dst)
     os.makedirs(dst, exist_ok=dirs_exist_ok)
-    wishes = {
+    options = {
         "archive": False,
         "follow": "operands" if symlinks else "always",
         "refuse_special": True,
@@ -141,7 +141,7 @@ def copytree(
         "jobs": jobs,
         "atomic": False,
     }
-    answer = _haul_copy.copy(os.fsencode(src), os.fsencode(dst), wishes, progress)
+    answer = _haul_copy.copy(os.fsencode(src), os.fsencode(dst), options, progress)
     errors = [_as_shutil_says(error, _path(src), _path(dst)) for error in answer["errors"]]
     if ignore_dangling_symlinks and not symlinks:
         errors = [error for error in errors if not _dangles(error[0])]
