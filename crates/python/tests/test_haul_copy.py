@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import haul_copy
@@ -104,6 +105,13 @@ class AsShutil(InTemporaryDirectory):
         tree, errors = self.both_trees()
         self.assertIsNone(errors)
         self.assertGreater(len(tree), 12)
+
+    def test_a_tree_without_links(self):
+        self.make_tree()
+        os.remove("src/link"), os.remove("src/link-to-folder")
+        os.rename("src", "other")
+        os.symlink("other", "src")
+        self.both_trees()
 
     def test_a_tree_with_its_links(self):
         self.make_tree()
@@ -379,6 +387,16 @@ class BesideShutil(InTemporaryDirectory):
             self.assertEqual(Path("b").read_bytes(), b"old")
         else:
             self.assertEqual(Path("b").read_bytes(), b"new")
+
+    def test_links_that_appear_while_a_tree_is_copied_are_errors(self):
+        write("src/a", b"contents")
+
+        def look(src):
+            os.symlink("a", "src/late")
+            return False
+
+        with unittest.mock.patch("haul_copy._shutil._has_links", look), self.assertRaisesRegex(shutil.Error, "appeared"):
+            haul_copy.copytree("src", "dst")
 
     def test_threads_copy_at_the_same_time(self):
         self.make_tree()

@@ -127,9 +127,11 @@ def copytree(
         return _copytree_of_shutil(src, dst, symlinks, ignore, by_haul, ignore_dangling_symlinks, dirs_exist_ok)
     sys.audit("shutil.copytree", src, dst)
     os.makedirs(dst, exist_ok=dirs_exist_ok)
+    # What links lead to may be in the tree itself, so one thread copies where they are followed.
+    follows = not symlinks and _has_links(src)
     options = {
         "archive": False,
-        "follow": "operands" if symlinks else "always",
+        "follow": "always" if follows else "operands",
         "refuse_special": True,
         "update": "none",
         "delete": False,
@@ -145,6 +147,8 @@ def copytree(
     errors = [_as_shutil_says(error, _path(src), _path(dst)) for error in answer["errors"]]
     if ignore_dangling_symlinks and not symlinks:
         errors = [error for error in errors if not _dangles(error[0])]
+    if not symlinks and answer["symbolic_links"]:
+        errors.append((src, dst, "symbolic links appeared in the source while it was copied, and were copied as such"))
     if answer["failed"] and not answer["errors"]:
         errors.append((src, dst, "not everything was copied"))
     if errors:
@@ -242,6 +246,21 @@ def _ignored(src: Name, symlinks: bool, ignore: Optional[Callable[[Any, list[Any
                 pass  # The copy will say so.
         waiting.extend(reversed(below))
     return patterns
+
+
+def _has_links(src: Name) -> bool:
+    waiting = [_path(src)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            pass  # The copy will say so.
+    return False
 
 
 def _identity(name: Name) -> tuple[int, int]:
