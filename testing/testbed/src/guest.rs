@@ -203,19 +203,20 @@ pub fn fill_with_noise(dir: &Path, noise: &mut Noise) {
     wait_for_room(dir);
 }
 
-/// A journal gives freed blocks back only after its commit is done, which a flush does not quite wait for.
+/// A journal gives freed blocks back only after its commit is done, which a flush does not quite wait for. Room for one directory
+/// may be what another commit gave back.
 fn wait_for_room(dir: &Path) {
-    let probe = dir.join("probe");
+    let (probe, deepest) = (dir.join("probe"), dir.join("probe/1/2/3/4/5/6/7"));
     let made = (0..1000).any(|_| {
         flush(dir);
-        match fs::create_dir(&probe) {
+        match fs::create_dir_all(&deepest) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::StorageFull => false,
             Err(error) => panic!("cannot make a directory: {error}"),
         }
     });
     assert!(made, "what was deleted is not given back");
-    fs::remove_dir(&probe).expect("cannot delete a directory");
+    fs::remove_dir_all(&probe).expect("cannot delete a directory");
     flush(dir);
 }
 
