@@ -57,11 +57,11 @@ Usage: cargo xtask TASK
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
   package          the packages that cargo publishes: each built from its own archive, their unit tests run from them
-  prove [--only PART,...] [--quick] [--into FILE] [--list]
+  prove [--only PART,...] [--missing] [--quick] [--into FILE] [--list]
                    all that the trust in haul rests on, at full length, over night: faults, power cuts, kills, swaps,
                    agreement with cp, fuzzing, virtual machines, benchmarks; writes docs/proof.md, or FILE, with figures, dates
-                   and versions, anew after each part; with --quick each part is as short as in the tests; a page that is not of
-                   a whole run goes to target/prove
+                   and versions, anew after each part; with --missing only parts that have not passed yet; with --quick each
+                   part is as short as in the tests, and the page goes to target/prove
   picture          docs/copy.svg, from a real copy on a terminal
   python           the Python package: its wheel, installed into a fresh environment, and its tests
   book             the documentation as a site, in target/book/book; fails if a link leads nowhere

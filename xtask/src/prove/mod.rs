@@ -2,16 +2,17 @@
 
 mod page;
 mod parts;
+mod record;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use page::{About, Outcome};
 use parts::{PARTS, Part, Work};
+use record::Outcome;
 
-use crate::bench::{machine, surroundings};
+use crate::bench::machine;
 use crate::counts;
 use crate::leftovers::Scratch;
 use crate::mpi::Mpi;
@@ -19,6 +20,8 @@ use crate::shell::{self, Result};
 
 struct Options {
     only: Vec<String>,
+    /// Not what has passed before.
+    missing: bool,
     quick: bool,
     into: PathBuf,
 }
@@ -32,68 +35,74 @@ pub fn run(args: &[String]) -> Result {
         PARTS.iter().for_each(|part| println!("{:<17} {}", part.name, part.what));
         return Ok(());
     };
-    let wanted: Vec<&'static Part> = PARTS
+    let kept = options.into.with_extension("json");
+    let mut outcomes = record::read(&kept, options.quick)?;
+    let wanted = PARTS
         .iter()
         .filter(|part| options.only.is_empty() || options.only.iter().any(|name| name == part.name))
-        .collect();
-    let about = about(options.quick)?;
+        .filter(|part| !options.missing || !outcomes.iter().any(|one| one.part == part.name && one.verdict.is_ok()));
+    let wanted: Vec<&'static Part> = wanted.collect();
     let logs = shell::target().join("prove");
     shell::make_dir(&logs)?;
     let mpi = Mpi::look();
-    let mut outcomes = Vec::new();
+    let machine = machine()?;
     for part in &wanted {
         println!("\n==> {}: {}", part.name, part.what);
-        outcomes.push(one(part, options.quick, &logs, &mpi)?);
-        shell::write(&options.into, &page::write(&about, &outcomes, wanted.len()))?;
+        record::put(&mut outcomes, one(part, options.quick, &logs, &mpi, &machine)?);
+        record::write(&kept, &outcomes)?;
+        shell::write(&options.into, &page::write(&outcomes, options.quick))?;
     }
     println!("\n{}", options.into.display());
-    let failed: Vec<&str> =
-        outcomes.iter().filter(|outcome| outcome.verdict.is_err()).map(|outcome| outcome.part.name).collect();
+    let failed = outcomes.iter().filter(|one| one.verdict.is_err() && wanted.iter().any(|part| part.name == one.part));
+    let failed: Vec<&str> = failed.map(|one| &one.part[..]).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
 /// `None`: only say what there is.
 fn options(args: &[String]) -> Result<Option<Options>> {
-    let mut options = Options { only: vec![], quick: false, into: PathBuf::new() };
+    let mut options = Options { only: vec![], missing: false, quick: false, into: PathBuf::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--list" => return Ok(None),
+            "--missing" => options.missing = true,
             "--quick" => options.quick = true,
             "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
             "--into" => options.into = std::path::absolute(value()?).map_err(|error| error.to_string())?,
-            _ => return Err(format!("prove knows --only, --quick, --into and --list, and not {arg:?}")),
+            _ => return Err(format!("prove knows --only, --missing, --quick, --into and --list, and not {arg:?}")),
         }
     }
     match options.only.iter().find(|name| !PARTS.iter().any(|part| part.name == name.as_str())) {
         Some(unknown) => Err(format!("no part {unknown:?}; `cargo xtask prove --list` names them")),
         None => {
             if options.into.as_os_str().is_empty() {
-                // The page that is shipped is from a whole run.
-                let whole = options.only.is_empty() && !options.quick;
-                options.into =
-                    if whole { shell::root().join("docs") } else { shell::target().join("prove") }.join("proof.md");
+                // The page that is shipped is of parts at full length.
+                let folder = if options.quick { shell::target().join("prove") } else { shell::root().join("docs") };
+                options.into = folder.join("proof.md");
             }
             Ok(Some(options))
         }
     }
 }
 
-fn about(quick: bool) -> Result<About> {
-    let said = |program: &str, arguments: &[&str]| {
-        shell::output(shell::command(program).args(arguments)).map(|text| text.trim().to_owned())
+/// Lines about machine, system and programs.
+fn machine() -> Result<Vec<String>> {
+    let first = |program: &str| {
+        let text = shell::output(shell::command(program).arg("--version"))?;
+        Ok::<_, String>(text.lines().next().unwrap_or_default().to_owned())
     };
-    let haul = surroundings::haul(None)?;
-    let mut machine = vec![format!("{}.", machine::describe(&haul)?)];
     let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let system =
         system.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("unknown").trim_matches('"');
-    machine.push(format!("{system}; {}; temporary files on {}.", said("rustc", &["--version"])?, filesystem()?));
+    let mut lines = vec![
+        format!("{}.", machine::hardware()),
+        format!("{system}; {}; {}; temporary files on {}.", first("rustc")?, first("cp")?, filesystem()?),
+    ];
     if !shell::is_root() {
-        machine.push("Not as root: what mounts filesystems or makes devices was skipped.".into());
+        lines.push("Not as root: what mounts filesystems or makes devices was skipped.".into());
     }
-    Ok(About { begun: said("date", &["--utc", "+%Y-%m-%d, %H:%M UTC"])?, machine, quick })
+    Ok(lines)
 }
 
 fn filesystem() -> Result<String> {
@@ -103,7 +112,8 @@ fn filesystem() -> Result<String> {
 }
 
 /// Runs a part. Its output goes to a log, too.
-fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi) -> Result<Outcome> {
+fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi, machine: &[String]) -> Result<Outcome> {
+    let begun = shell::output(shell::command("date").args(["--utc", "+%Y-%m-%d, %H:%M UTC"]))?.trim().to_owned();
     let log = logs.join(format!("{}.log", part.name.replace(' ', "-")));
     let scratch = Scratch::new()?;
     let started = Instant::now();
@@ -131,7 +141,16 @@ fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi) -> Result<Outco
     if let Err(why) = &verdict {
         println!("{} failed: {why}", part.name);
     }
-    Ok(Outcome { part, command: page::command(part.work, quick), time, verdict, figures })
+    Ok(Outcome {
+        part: part.name.into(),
+        command: part.work.command(quick),
+        begun,
+        commit: machine::commit(),
+        machine: machine.to_vec(),
+        time,
+        verdict,
+        figures,
+    })
 }
 
 /// Runs a command; both of its outputs are shown, and go to the log.

@@ -3,54 +3,47 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::parts::{Part, Work};
-
-/// What came of a part.
-pub struct Outcome {
-    pub part: &'static Part,
-    /// The command, for those who want to run it again.
-    pub command: String,
-    pub time: Duration,
-    /// What was found, or what is wrong.
-    pub verdict: Result<String, String>,
-    /// What it has printed beside the lines of its runner.
-    pub figures: Vec<String>,
-}
-
-/// When and on what the page was made.
-pub struct About {
-    pub begun: String,
-    /// A line each.
-    pub machine: Vec<String>,
-    pub quick: bool,
-}
+use super::parts::PARTS;
+use super::record::Outcome;
+use crate::shell::Result;
 
 /// Lines of figures of one part that the page shows; its log has all.
 const FIGURES: usize = 120;
 
-/// A Markdown page of what has ended; `wanted` parts are to come to it.
-pub fn write(about: &About, outcomes: &[Outcome], wanted: usize) -> String {
+/// A Markdown page of what is known.
+pub fn write(outcomes: &[Outcome], quick: bool) -> String {
     let mut page = String::new();
     let mut line = |text: &str| writeln!(page, "{text}").unwrap_or_default(); // writing to a String cannot fail
     line("# Proof\n");
-    line(&format!("Begun on {}. `cargo xtask prove` made this page.\n", about.begun));
-    about.machine.iter().for_each(|text| line(&format!("* {text}")));
+    line("What the trust in haul rests on, at full length: `cargo xtask prove` ran it, and made this page.\n");
     let failed = outcomes.iter().filter(|outcome| outcome.verdict.is_err()).count();
-    line(&format!("\n{} of {wanted} parts have ended, {failed} of them with failures.", outcomes.len()));
-    if about.quick {
+    line(&format!("{} of {} parts have run, {failed} of them with failures.", outcomes.len(), PARTS.len()));
+    if quick {
         line("\n**This was a quick look: each part was as short as in a normal run of the tests.**");
     }
-    line("\n| part | what it does | took | found |\n|---|---|---|---|");
-    for Outcome { part, time, verdict, .. } in outcomes {
-        let found = match verdict {
-            Ok(found) => found.clone(),
-            Err(why) => format!("**FAILED**: {}", why.lines().next().unwrap_or_default()),
+    line("\n| part | what it does | begun | commit | took | found |\n|---|---|---|---|---|---|");
+    for part in PARTS {
+        let (begun, commit, took, found) = match outcomes.iter().find(|outcome| outcome.part == part.name) {
+            Some(one) => (&one.begun[..], &one.commit[..], duration(one.time), found(&one.verdict)),
+            None => ("", "", String::new(), "not run yet".to_owned()),
         };
-        line(&format!("| {} | {} | {} | {} |", part.name, part.what, duration(*time), found.replace('|', "\\|")));
+        line(&format!("| {} | {} | {begun} | {commit} | {took} | {found} |", part.name, part.what));
+    }
+    let machines = machines(outcomes);
+    for (index, machine) in machines.iter().enumerate() {
+        line(&format!(
+            "\n{}:\n",
+            if machines.len() > 1 { format!("Machine {}", index + 1) } else { "The machine".into() }
+        ));
+        machine.iter().for_each(|text| line(&format!("* {text}")));
     }
     for outcome in outcomes {
-        line(&format!("\n## {}\n", title(outcome.part.name)));
-        line(&format!("```sh\n{}\n```", outcome.command));
+        line(&format!("\n## {}\n", title(&outcome.part)));
+        if machines.len() > 1 {
+            let at = machines.iter().position(|machine| *machine == outcome.machine).unwrap_or_default();
+            line(&format!("On machine {}.\n", at + 1));
+        }
+        line(&format!("```sh,not-run\n{}\n```", outcome.command));
         if !outcome.figures.is_empty() {
             line("\n```text");
             outcome.figures.iter().take(FIGURES).for_each(|figure| line(figure));
@@ -63,23 +56,30 @@ pub fn write(about: &About, outcomes: &[Outcome], wanted: usize) -> String {
     page
 }
 
+/// The different ones, in the order in which they come.
+fn machines(outcomes: &[Outcome]) -> Vec<&[String]> {
+    let mut machines: Vec<&[String]> = vec![];
+    for outcome in outcomes {
+        if !machines.contains(&&outcome.machine[..]) {
+            machines.push(&outcome.machine);
+        }
+    }
+    machines
+}
+
+fn found(verdict: &Result<String>) -> String {
+    let found = match verdict {
+        Ok(found) => found.clone(),
+        Err(why) => format!("**FAILED**: {}", why.lines().next().unwrap_or_default()),
+    };
+    found.replace('|', "\\|")
+}
+
 /// What of the output of a part is figures of its own: not the lines of cargo and of the runners, nor of programs that are built.
 pub fn is_figure(line: &str) -> bool {
     let line = line.trim();
     let of_runner = ["running ", "test ", "test result:", "Doc-tests", "Running ", "Finished ", "Compiling ", "==>"];
     line.contains(|letter: char| letter.is_ascii_digit()) && !of_runner.iter().any(|start| line.starts_with(start))
-}
-
-/// What somebody types to run a part again.
-pub fn command(work: Work, quick: bool) -> String {
-    match work {
-        Work::Tests { package, test, length } => {
-            let length = if quick { &[] } else { length };
-            let length: String = length.iter().map(|(name, value)| format!("{name}={value} ")).collect();
-            format!("{length}cargo test -p {package} --test {test}")
-        }
-        Work::Task { full, quick: look } => format!("cargo xtask {}", if quick { look } else { full }.join(" ")),
-    }
 }
 
 fn title(name: &str) -> String {
@@ -100,27 +100,45 @@ mod tests {
     use super::super::parts::PARTS;
     use super::*;
 
-    #[test]
-    fn the_page_says_what_failed_and_what_is_still_to_come() {
-        let outcome = |at: usize, verdict| Outcome {
-            part: &PARTS[at],
-            command: command(PARTS[at].work, true),
+    fn outcome(at: usize, verdict: Result<String>) -> Outcome {
+        Outcome {
+            part: PARTS[at].name.into(),
+            command: PARTS[at].work.command(true),
+            begun: "2026-11-28, 01:00 UTC".into(),
+            commit: "abc".into(),
+            machine: vec!["2 cores".into()],
             time: Duration::from_secs(300),
             verdict,
             figures: vec!["faults: 25 sets".into()],
-        };
-        let outcomes = [outcome(0, Ok("3 passed".into())), outcome(1, Err("1 failed | 2\nmore".into()))];
-        let about = About { begun: "2026-11-27".into(), machine: vec!["2 cores".into()], quick: true };
-        let page = write(&about, &outcomes, 5);
+        }
+    }
+
+    #[test]
+    fn the_page_says_what_failed_and_what_is_still_to_come() {
+        let page = write(&[outcome(0, Ok("3 passed".into())), outcome(1, Err("1 failed | 2\nmore".into()))], true);
         for text in [
-            "2 of 5 parts have ended, 1 of them",
-            "| 5 min | 3 passed |",
+            &format!("2 of {} parts have run, 1 of them", PARTS.len()),
+            "| 2026-11-28, 01:00 UTC | abc | 5 min | 3 passed |",
             "**FAILED**: 1 failed \\| 2 |",
+            &format!("| {} | {} |  |  |  | not run yet |", PARTS[2].name, PARTS[2].what),
             "quick look",
+            "The machine:",
             "25 sets",
         ] {
             assert!(page.contains(text), "{text:?} in {page}");
         }
+    }
+
+    #[test]
+    fn the_page_says_what_ran_on_which_machine() {
+        let other = Outcome { machine: vec!["16 cores".into()], ..outcome(1, Ok("fine".into())) };
+        let page = write(&[outcome(0, Ok("fine".into())), other], false);
+        let (machines, parts) = page.split_once("\n## ").unwrap();
+        assert!(
+            machines.contains("Machine 1:\n\n* 2 cores") && machines.contains("Machine 2:\n\n* 16 cores"),
+            "{page}"
+        );
+        assert!(parts.contains("On machine 2."), "{page}");
     }
 
     #[test]
@@ -131,12 +149,5 @@ mod tests {
             assert!(!is_figure(line), "{line}");
         }
         assert!(is_figure("1500 swaps, 5 runs"));
-    }
-
-    #[test]
-    fn a_quick_look_has_the_length_of_the_tests() {
-        let work = Work::Tests { package: "p", test: "t", length: &[("N", "9")] };
-        assert_eq!(command(work, false), "N=9 cargo test -p p --test t");
-        assert_eq!(command(work, true), "cargo test -p p --test t");
     }
 }

@@ -17,6 +17,20 @@ pub enum Work {
     Task { full: &'static [&'static str], quick: &'static [&'static str] },
 }
 
+impl Work {
+    /// What somebody types to run it.
+    pub fn command(self, quick: bool) -> String {
+        match self {
+            Work::Tests { package, test, length } => {
+                let length = if quick { &[] } else { length };
+                let length: String = length.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+                format!("{length}cargo test -p {package} --test {test}")
+            }
+            Work::Task { full, quick: look } => format!("cargo xtask {}", if quick { look } else { full }.join(" ")),
+        }
+    }
+}
+
 const fn tests(
     name: &'static str,
     what: &'static str,
@@ -143,3 +157,15 @@ pub const PARTS: &[Part] = &[
         &["bench", "peers", "--runs", "1", "--scale", "0.01", "--only", "tree,file", "--programs", "haul,cp"],
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_look_has_the_length_of_the_tests() {
+        let work = Work::Tests { package: "p", test: "t", length: &[("N", "9")] };
+        assert_eq!(work.command(false), "N=9 cargo test -p p --test t");
+        assert_eq!(work.command(true), "cargo test -p p --test t");
+    }
+}
