@@ -8,7 +8,7 @@ use crate::shell::{self, Result};
 const MATURIN: &str = "1.16.0";
 
 /// The system's, whose packages the tests need.
-const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// Builds the wheel and tests it.
 ///
@@ -18,8 +18,7 @@ pub fn check() -> Result<String> {
     let room = shell::target().join("python");
     shell::remove(&room)?;
     let wheel = wheel("dev", &room.join("wheels"))?;
-    let python = environment(&room.join("environment"))?;
-    shell::run(pip(&python).arg("--no-index").arg(&wheel))?;
+    let python = installed(&wheel, &room.join("environment"))?;
     let tests = shell::root().join("crates/python/tests");
     let own = ran(&python, &tests.join("test_haul_copy.py"))?;
     let theirs = ran(&python, &tests.join("cpython.py"))?;
@@ -41,7 +40,11 @@ fn wheel(profile: &str, into: &Path) -> Result<PathBuf> {
     }
 }
 
-fn maturin() -> Result<PathBuf> {
+/// The program that builds wheels, fetched if it is not there yet.
+///
+/// # Errors
+/// When it cannot be fetched.
+pub fn maturin() -> Result<PathBuf> {
     let home = shell::target().join(format!("tools/maturin-{MATURIN}"));
     let program = home.join("bin/maturin");
     if !program.exists() {
@@ -51,6 +54,16 @@ fn maturin() -> Result<PathBuf> {
         shell::run(pip(&python).arg(format!("maturin=={MATURIN}")))?;
     }
     Ok(program)
+}
+
+/// Installs a wheel into a fresh environment, without any other package; the interpreter of that.
+///
+/// # Errors
+/// When pip refuses it.
+pub fn installed(wheel: &Path, dir: &Path) -> Result<PathBuf> {
+    let python = environment(dir)?;
+    shell::run(pip(&python).arg("--no-index").arg(wheel))?;
+    Ok(python)
 }
 
 /// Makes a virtual environment; its interpreter.

@@ -126,7 +126,10 @@ impl Recipe {
     }
 
     /// No name of a folder of this machine gets into the programs.
-    fn hide_folders(&self, build: &mut Command, target: &Target) -> Result {
+    ///
+    /// # Errors
+    /// When the folders of Rust are not known.
+    pub fn hide_folders(&self, build: &mut Command, target: &Target) -> Result {
         let home = cargo_home()?;
         let sysroot = shell::output(shell::command("rustc").args(["--print", "sysroot"]))?;
         let named = [

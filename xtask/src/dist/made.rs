@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::build::{DYNAMIC, Recipe, STATIC, Target};
 use super::layout::{self, HAUL, LAB, MPI, Part};
-use super::{debian, rpm};
+use super::{debian, rpm, wheel};
 
 use crate::mpi::Mpi;
 use crate::packages;
@@ -15,6 +15,8 @@ pub struct Made {
     pub archives: Vec<(&'static Target, PathBuf)>,
     pub debian: Vec<PathBuf>,
     pub rpm: Vec<PathBuf>,
+    /// Of the Python package.
+    pub wheel: PathBuf,
     /// The static programs of this processor.
     pub programs: Option<PathBuf>,
     /// What could not be made, and why.
@@ -30,7 +32,8 @@ impl Made {
         packages::install_for_dist()?;
         shell::remove(&recipe.into)?;
         shell::make_dir(&recipe.into)?;
-        let mut made = Made { archives: vec![], debian: vec![], rpm: vec![], programs: None, missing: vec![] };
+        let wheel = wheel::make(recipe)?;
+        let mut made = Made { archives: vec![], debian: vec![], rpm: vec![], wheel, programs: None, missing: vec![] };
         for target in STATIC {
             if let Err(why) = target.install() {
                 made.missing.push(format!("NOT MADE: {}: {why}", target.name));

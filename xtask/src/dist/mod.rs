@@ -7,6 +7,7 @@ mod layout;
 mod made;
 mod rpm;
 mod trial;
+mod wheel;
 
 use build::{Recipe, Stamp};
 use made::Made;

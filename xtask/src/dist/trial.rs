@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::auditable;
 use super::build::Recipe;
 use super::made::Made;
+use super::wheel;
 use crate::mpi::Mpi;
 use crate::shell::{self, Checked, Result};
 
@@ -27,6 +28,7 @@ pub fn check(made: &Made, recipe: &Recipe, mpi: &Mpi) -> Result<Checked> {
     if let Some(programs) = &made.programs {
         says_what_it_consists_of(programs)?;
     }
+    wheel::check(&made.wheel, &room)?;
     if shell::is_root() {
         fresh::debian(&made.debian, &room)?;
         fresh::rpm(&made.rpm, &room)?;
@@ -37,7 +39,7 @@ pub fn check(made: &Made, recipe: &Recipe, mpi: &Mpi) -> Result<Checked> {
     shell::run(lintian.args(["--fail-on", "error", "--display-level", "error", "--allow-root"]).args(&made.debian))?;
     again_elsewhere(recipe, mpi)?;
     shell::remove(&room)?;
-    let count = made.archives.len() + made.debian.len() + made.rpm.len();
+    let count = made.archives.len() + made.debian.len() + made.rpm.len() + 1;
     let done =
         format!("{count} archives and packages, installed, used and removed; the same bytes from another folder");
     Ok(Checked { done, missing: (!missing.is_empty()).then(|| missing.join("; ")) })
