@@ -37,7 +37,7 @@ pub mod options;
 pub mod persona;
 mod planned;
 pub mod profile;
-mod progress;
+pub mod progress;
 pub mod quote;
 pub mod record;
 pub mod report;

@@ -69,6 +69,11 @@ impl Progress {
         self.moved_and_done().1
     }
 
+    /// Bytes and entries that there are, if that is known by now.
+    pub fn totals(&self) -> Option<(u64, u64)> {
+        self.totals.get().map(|totals| (totals.bytes, totals.entries))
+    }
+
     /// Bytes that are at the destination; bytes and entries that are done.
     fn moved_and_done(&self) -> (u64, (u64, u64)) {
         let (moved, entries) = (self.moved.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed));

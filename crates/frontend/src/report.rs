@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::error::{Error, What};
@@ -43,6 +44,8 @@ pub struct Report {
     /// How far the run is, for a bar or for programs.
     progress: Option<Progress>,
     with_bar: bool,
+    /// Errors so far.
+    problems: AtomicU64,
     /// Where digests go that are not printed.
     digest_list: Option<Mutex<ListFile>>,
     digests: bool,
@@ -71,6 +74,7 @@ impl Report {
             causes: None,
             progress: None,
             with_bar: false,
+            problems: AtomicU64::new(0),
             digest_list: None,
             digests: false,
             planned: Mutex::default(),
@@ -99,6 +103,16 @@ impl Report {
         self.reflink = plan.data.reflink;
         self.with_bar = with_bar;
         self.progress = (with_bar || show.json).then(|| Progress::new(plan.done_when()));
+    }
+
+    /// Counts how far the run is, also where nobody is shown it.
+    pub fn keep_count(&mut self, plan: &Plan) {
+        self.progress.get_or_insert_with(|| Progress::new(plan.done_when()));
+    }
+
+    /// Errors so far.
+    pub fn problems(&self) -> u64 {
+        self.problems.load(Ordering::Relaxed)
     }
 
     /// Whether a progress bar is wanted.
@@ -304,7 +318,10 @@ impl Observer for Report {
             self.line(&line);
         }
         match event {
-            Event::Problem(error) => self.problem(error),
+            Event::Problem(error) => {
+                self.problems.fetch_add(1, Ordering::Relaxed);
+                self.problem(error);
+            }
             Event::Warning(error) if words::is_hint(error.what) => {
                 self.advise(&words::message(error, &self.quoter));
             }

@@ -7,7 +7,7 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use haul_sys::process_state::is_ignored;
 use haul_sys::rustix::stdio;
 use haul_sys::rustix::termios::tcgetwinsize;
 use haul_sys::signals::{Arrivals, Countdown};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use crate::bar::Rate;
 use crate::progress::PATIENCE;
@@ -92,6 +92,16 @@ fn catch(report: &Report, more: impl Fn(i32) -> io::Result<()>) -> io::Result<Ca
         more(signal)?;
     }
     Ok(caught)
+}
+
+/// Set by each SIGUSR1, with which somebody asks how far the run is; the signal would end the process otherwise.
+///
+/// # Errors
+/// As sigaction(2).
+pub fn requests() -> io::Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&asked))?;
+    Ok(asked)
 }
 
 struct Watcher {

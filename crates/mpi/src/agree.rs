@@ -13,10 +13,10 @@ use std::time::{Duration, Instant, SystemTime};
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
 use haul_io::facts;
-use haul_sys::rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
+use crate::at_work::{self, AtWork, Place};
 use crate::line::Line;
 
 /// How long a machine may take to see a file that another one has made. Nobody has asked for its name before, so no machine
@@ -126,14 +126,20 @@ fn label(rank: usize, host: &str) -> String {
     format!("rank {rank} on {host}")
 }
 
-/// Asks all processes. `writes`: something is going to be written, so they must see each other's files.
+/// Asks all processes. `writes`: something is going to be written, so they must see each other's files, and no other job
+/// may write the same: rank 0 gets what tells other jobs of this one, where that can be.
 ///
 /// # Errors
 /// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 reports it.
-pub fn agree(line: &mut Line<'_>, plan: &Plan, progress: bool, writes: bool) -> Result<Agreed, String> {
+pub fn agree(
+    line: &mut Line<'_>,
+    plan: &Plan,
+    progress: bool,
+    writes: bool,
+) -> Result<(Agreed, Option<AtWork>), String> {
     let hello = hello(plan, line.machine());
     if line.rank() > 0 {
-        return follow(line, &hello);
+        return follow(line, &hello).map(|agreed| (agreed, None));
     }
     let mut hellos = vec![hello; line.ranks()];
     for _ in 1..line.ranks() {
@@ -141,12 +147,24 @@ pub fn agree(line: &mut Line<'_>, plan: &Plan, progress: bool, writes: bool) -> 
         hellos[from] = serde_json::from_slice(&bytes).map_err(|_| "the processes are of different versions")?;
     }
     let checked = differences(plan, &hellos).map_or(Ok(()), Err);
-    let checked = checked.and_then(|()| if writes && line.ranks() > 1 { show_file(line, &hellos) } else { Ok(()) });
-    if let Err(why) = checked {
-        send_all(line, &Verdict::Refused);
-        return Err(why);
-    }
-    let dest = match settle_destination(plan) {
+    let settled = settle_destination(plan);
+    let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+    let checked =
+        checked.and_then(|()| if writes { tell_other_jobs(plan, &settled, &hellos, &secret) } else { Ok(None) });
+    let checked = checked.and_then(|at_work| {
+        if writes && line.ranks() > 1 {
+            show_file(line, &hellos, &secret)?;
+        }
+        Ok(at_work)
+    });
+    let at_work = match checked {
+        Ok(at_work) => at_work,
+        Err(why) => {
+            send_all(line, &Verdict::Refused);
+            return Err(why);
+        }
+    };
+    let dest = match settled {
         Destination::Directory(path) => (0, path),
         Destination::Exactly(path) => (1, path),
         Destination::Guess(path) => (2, path),
@@ -158,7 +176,21 @@ pub fn agree(line: &mut Line<'_>, plan: &Plan, progress: bool, writes: bool) -> 
         dest: (dest.0, dest.1.as_bytes().to_vec()),
     };
     send_all(line, &Verdict::Go(agreed.clone()));
-    Ok(agreed)
+    Ok((agreed, at_work))
+}
+
+/// Where the copies get their names, unless another job does the same. `secret` is in the name of the file that
+/// [`show_file`] makes.
+fn tell_other_jobs(
+    plan: &Plan,
+    destination: &Destination,
+    hellos: &[Hello],
+    secret: &str,
+) -> Result<Option<AtWork>, String> {
+    let Some(place) = Place::of(plan, destination) else { return Ok(None) };
+    let host = hellos.first().map_or("", |hello| &hello.host);
+    let line = at_work::Line::new(&place, host, at_work::probe(secret));
+    AtWork::begin(place, &line)
 }
 
 fn hello(plan: &Plan, machine: usize) -> Hello {
@@ -249,23 +281,25 @@ fn not_shared(label: &str, dest: &[u8]) -> String {
 
 /// Makes a file where the copy goes, and asks all others whether they see it. Two filesystems that look the same cannot
 /// both have it.
-fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
+fn show_file(line: &mut Line<'_>, hellos: &[Hello], secret: &str) -> Result<(), String> {
     let Some(first) = hellos.first() else { return Ok(()) };
     let dir = Path::new(OsStr::from_bytes(&first.dest.0));
-    let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-    let path = dir.join(format!(".haul-mpi-{secret}"));
-    let before = fs::metadata(dir).ok();
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let path = dir.join(at_work::probe(secret));
+    at_work::keeping_times(dir, || Ok(show_it(line, hellos, &path, secret))).unwrap_or(Ok(()))
+}
+
+fn show_it(line: &mut Line<'_>, hellos: &[Hello], path: &Path, secret: &str) -> Result<(), String> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let Ok(file) = made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes()).map(|()| file))
     else {
         // Nothing can be made there: the copy will report that, as it does with one process.
-        fs::remove_file(&path).ok();
+        fs::remove_file(path).ok();
         return Ok(());
     };
     // Close-to-open: others see what was written when it is closed.
     let closed = file.sync_all();
     drop(file);
-    send_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.into_bytes()));
+    send_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.as_bytes().to_vec()));
     let mut blind = None;
     for _ in 1..line.ranks() {
         let (from, answer) = line.wait();
@@ -273,18 +307,9 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
             blind = Some(from);
         }
     }
-    let removed = fs::remove_file(&path);
-    if let Some(before) = before {
-        let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-        let times = Timestamps {
-            last_access: time(before.atime(), before.atime_nsec()),
-            last_modification: time(before.mtime(), before.mtime_nsec()),
-        };
-        // As if nothing had been there. A user who may not set times may still copy.
-        utimensat(CWD, dir, &times, AtFlags::empty()).ok();
-    }
+    let removed = fs::remove_file(path);
     if let Some(rank) = blind {
-        return Err(not_shared(&label(rank, &hellos[rank].host), &first.dest.0));
+        return Err(not_shared(&label(rank, &hellos[rank].host), &hellos[0].dest.0));
     }
     closed.and(removed).map_err(|error| format!("cannot make and remove '{}': {error}", path.display()))
 }

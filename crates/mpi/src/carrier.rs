@@ -8,12 +8,14 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use haul_copy::run::Transport;
-use haul_frontend::exit;
+use haul_frontend::progress::Progress;
 use haul_frontend::report::Report;
 
 use crate::exchange::{Exchange, lock};
 use crate::figures::Account;
 use crate::line::{Line, SHORT_REST, next_rest};
+use crate::standing::{Standing, Survey};
+use crate::status;
 use crate::talk::Talk;
 
 /// How long a process that was asked for work looks whether it gets some to give; the second one, if it has none itself.
@@ -24,11 +26,19 @@ const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const LONG_PAUSE: Duration = Duration::from_millis(100);
 /// Time between two reports of how far a process is.
 const REPORT: Duration = Duration::from_millis(250);
+/// Time between two questions how far all ranks are.
+const BETWEEN_SURVEYS: Duration = Duration::from_secs(1);
 
 /// What the two sides of a process share.
 pub struct Desk {
     /// What the user sees.
     pub report: Arc<Report>,
+    /// By rank, how messages name it.
+    pub labels: Vec<String>,
+    /// Rank 0 shows how far the job is all the time.
+    pub shows_progress: bool,
+    /// Somebody wants to know how far the job is.
+    pub asked: Arc<AtomicBool>,
     /// What passes between them.
     pub exchange: Arc<Exchange>,
     /// What the other processes have done, as they end.
@@ -46,7 +56,7 @@ pub struct Carrier<'a, 's, 'w> {
     line: &'a mut Line<'w>,
     desk: &'a Desk,
     copying: &'a ScopedJoinHandle<'s, ()>,
-    label: &'a str,
+    started: Instant,
     /// Whom this process asks for work, and whom it has asked.
     victims: VecDeque<usize>,
     asked: Option<usize>,
@@ -60,18 +70,16 @@ pub struct Carrier<'a, 's, 'w> {
     said_cancel: bool,
     said_account: bool,
     next_report: Instant,
-    /// Bytes and entries that the last report has said.
+    /// Bytes and entries that the last report has said; for rank 0, that the reports of the others have said.
     reported: (u64, u64),
+    /// Rank 0: the answers to the last question how far the job is.
+    survey: Option<Survey>,
+    next_survey: Instant,
 }
 
 impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
-    /// For the messages of the run in the thread `copying`. `label`: what messages call this process.
-    pub fn new(
-        line: &'a mut Line<'w>,
-        desk: &'a Desk,
-        copying: &'a ScopedJoinHandle<'s, ()>,
-        label: &'a str,
-    ) -> Carrier<'a, 's, 'w> {
+    /// For the messages of the run in the thread `copying`.
+    pub fn new(line: &'a mut Line<'w>, desk: &'a Desk, copying: &'a ScopedJoinHandle<'s, ()>) -> Carrier<'a, 's, 'w> {
         let (rank, ranks) = (line.rank(), line.ranks());
         let mut others: Vec<usize> = (0..ranks).filter(|other| *other != rank).collect();
         fastrand::shuffle(&mut others);
@@ -83,7 +91,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             line,
             desk,
             copying,
-            label,
+            started: now,
             victims: others.into(),
             asked: None,
             next_question: now,
@@ -96,6 +104,8 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             said_account: false,
             next_report: now + REPORT,
             reported: (0, 0),
+            survey: None,
+            next_survey: now,
         }
     }
 
@@ -117,7 +127,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             if has_panicked || self.desk.exchange.has_given_up() {
                 self.line.send_waiting(&self.desk.exchange);
                 // Here, too: rank 0 may have no time to say what it has heard. With `--resume` another job goes on.
-                self.line.give_up(self.label, exit::FAILURE);
+                self.line.give_up(self.label(), status::INCOMPLETE);
             }
             if let Some(status) = self.end_if_all_is_done() {
                 return status;
@@ -162,6 +172,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             Talk::Progress(bytes, entries) => {
                 if let Some(progress) = self.desk.report.progress() {
                     progress.add(bytes, entries);
+                    self.reported = (self.reported.0 + bytes, self.reported.1 + entries);
                 }
             }
             Talk::Cancel => {
@@ -178,6 +189,16 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
                 if self.ended + 1 == self.line.ranks() {
                     self.desk.exchange.others_have_ended(self.all_well);
                     self.desk.exchange.hang_up();
+                }
+            }
+            Talk::Ask if self.line.rank() == 0 => self.ask_all(),
+            Talk::Ask => {
+                let standing = serde_json::to_vec(&self.standing()).unwrap_or_default();
+                self.line.send(0, &Talk::Standing(standing).encode());
+            }
+            Talk::Standing(bytes) => {
+                if let (Some(survey), Ok(standing)) = (&mut self.survey, serde_json::from_slice(&bytes)) {
+                    survey.hear(from, standing);
                 }
             }
             status @ Talk::Status(_) => return Some(status),
@@ -207,10 +228,56 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
         if self.line.rank() != 0 && Instant::now() >= self.next_report {
             self.report();
         }
+        if self.desk.asked.swap(false, Ordering::Relaxed) {
+            match self.line.rank() {
+                0 => self.ask_all(),
+                _ => self.line.send(0, &Talk::Ask.encode()),
+            }
+        }
+        if let Some(survey) = self.survey.take_if(|survey| survey.is_over()) {
+            self.show(&survey);
+        }
+    }
+
+    /// How messages name this process.
+    fn label(&self) -> &'a str {
+        self.desk.labels.get(self.line.rank()).map_or("?", String::as_str)
+    }
+
+    /// How far this process is.
+    fn standing(&self) -> Standing {
+        let (bytes, entries) = self.desk.report.progress().map_or((0, 0), Progress::done);
+        let others = if self.line.rank() == 0 { self.reported } else { (0, 0) };
+        Standing {
+            bytes: bytes.saturating_sub(others.0),
+            entries: entries.saturating_sub(others.1),
+            errors: self.desk.report.problems(),
+        }
+    }
+
+    /// Rank 0: asks the others how far they are. A launcher passes a signal on to all ranks, and each of them asks.
+    fn ask_all(&mut self) {
+        let now = Instant::now();
+        if self.survey.is_none() && now >= self.next_survey {
+            self.next_survey = now + BETWEEN_SURVEYS;
+            self.survey = Some(Survey::new(self.line.ranks(), self.standing()));
+            self.line.send_to_others(&Talk::Ask.encode());
+        }
+    }
+
+    fn show(&self, survey: &Survey) {
+        let label = |rank: usize| self.desk.labels.get(rank).cloned().unwrap_or_default();
+        let totals = self.desk.report.progress().and_then(Progress::totals);
+        for line in survey.report(self.started.elapsed(), totals, &label) {
+            self.desk.report.complain(line.as_bytes());
+        }
     }
 
     fn report(&mut self) {
         self.next_report = Instant::now() + REPORT;
+        if !self.desk.shows_progress {
+            return;
+        }
         let Some(progress) = self.desk.report.progress() else { return };
         let (bytes, entries) = progress.done();
         let before = std::mem::replace(&mut self.reported, (bytes, entries));

@@ -30,7 +30,7 @@ const IN_HAND: usize = 2;
 /// Does it; returns the exit status of the job.
 pub fn compare_all(line: &mut Line<'_>, mut report: Report, plan: &Plan, show: Show) -> u8 {
     let agreed = match agree::agree(line, plan, false, false) {
-        Ok(agreed) => agreed,
+        Ok((agreed, _)) => agreed,
         Err(why) => {
             if line.rank() == 0 {
                 report.complain(why.as_bytes());

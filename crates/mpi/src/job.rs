@@ -27,6 +27,7 @@ use crate::exchange::{Exchange, lock};
 use crate::figures::{self, Account};
 use crate::line::Line;
 use crate::name::NAME;
+use crate::status;
 
 /// What all processes of the job are about to do.
 pub struct Job {
@@ -42,6 +43,8 @@ pub struct Job {
     pub chunk: u64,
     /// What was found out with the list of names, if there is one: the same in all processes.
     pub found: Stats,
+    /// Somebody wants to know how far the job is.
+    pub asked: Arc<AtomicBool>,
 }
 
 impl Job {
@@ -51,10 +54,14 @@ impl Job {
         let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
         let mut report = self.report(rank, &exchange);
         report.configure(self.show, &self.plan, self.agreed.progress, self.show.verbose);
+        report.keep_count(&self.plan);
         let prepared = self.prepare(rank, &mut report);
         let report = Arc::new(report);
         let desk = Desk {
             report: Arc::clone(&report),
+            labels: (0..self.agreed.hosts.len()).map(|rank| self.agreed.label(rank)).collect(),
+            shows_progress: self.agreed.progress,
+            asked: Arc::clone(&self.asked),
             exchange,
             accounts: Mutex::default(),
             own: Mutex::default(),
@@ -68,10 +75,9 @@ impl Job {
         }
         thread::scope(|scope| {
             let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
-            let label = self.agreed.label(rank);
             match &copying {
-                Ok(copying) => Carrier::new(line, &desk, copying, &label).carry(),
-                Err(_) => line.give_up(&label, exit::FAILURE),
+                Ok(copying) => Carrier::new(line, &desk, copying).carry(),
+                Err(_) => line.give_up(&self.agreed.label(rank), status::INCOMPLETE),
             }
         })
     }

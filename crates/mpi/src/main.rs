@@ -3,9 +3,9 @@
 //! The main thread talks to the other processes; the run has threads of its own. Rank 0 prints for all of them, and the
 //! exit status in every process is that of the whole job.
 //!
-//! * **Knows** MPI (`line`, the only file that sends and receives), the agreement of all ranks before anything
-//!   is written (`agree`), how messages and the run meet (`exchange`, `carrier`), and what must end the job (`panics`,
-//!   `stuck`).
+//! * **Knows** MPI (`line`, the only file that sends and receives), what launchers tell (`launcher`), the agreement of all
+//!   ranks before anything is written (`agree`), other jobs (`at_work`), how messages and the run meet (`exchange`,
+//!   `carrier`), how far all ranks are (`standing`), how it ended (`status`), and what must end the job (`panics`, `stuck`).
 //! * **Must not know** how a tree is divided or copied: that is `haul_copy::run::run_together`, which it gives a
 //!   `Transport`. Options and messages are those of haul-frontend.
 //!
@@ -13,21 +13,26 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+mod at_work;
 mod carrier;
 mod compare;
 mod exchange;
 mod figures;
 mod job;
+mod launcher;
 mod line;
 mod name;
 mod options;
 mod panics;
+mod standing;
+mod status;
 mod stuck;
 mod talk;
 
 use std::env;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use haul_copy::Context;
 use haul_copy::plan::Plan;
@@ -40,11 +45,12 @@ use haul_frontend::options::{Invocation, parse};
 use haul_frontend::persona::Persona;
 use haul_frontend::report::Report;
 use haul_frontend::session::{self, session};
-use haul_frontend::{exit, files};
+use haul_frontend::{files, watch};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 
 use job::Job;
+use launcher::Told;
 use line::Line;
 use name::NAME;
 
@@ -52,6 +58,7 @@ fn main() -> ExitCode {
     panics::end_the_job();
     session::set_signals();
     let report = Report::new(NAME.as_bytes().to_vec());
+    let told = launcher::told(|name| env::var(name).ok());
     // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
         report.complain(b"cannot start: MPI is not available to this process");
@@ -62,14 +69,23 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     stuck::watch();
+    // Without it the signal ends the job, as everywhere.
+    let asked = watch::requests().unwrap_or_default();
     let world = universe.world();
-    let status = run(&world, report);
+    let status = run(&world, report, Start { told, asked });
     drop(world);
     drop(universe);
     ExitCode::from(status)
 }
 
-fn run(world: &SimpleCommunicator, report: Report) -> u8 {
+/// What is known before the ranks know of each other.
+struct Start {
+    told: Option<Told>,
+    /// Somebody wants to know how far the job is.
+    asked: Arc<AtomicBool>,
+}
+
+fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
     let mut line = Line::new(world);
     let first = line.rank() == 0;
     let mut complaints = Vec::new();
@@ -84,6 +100,11 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         Ok(wanted) => wanted,
         Err(complaint) => return refuse(&mut line, &report, &complaint),
     };
+    if !matches!(wanted, Invocation::Print(_))
+        && let Some(status) = refuse_misfit(&line, &report, start.told)
+    {
+        return status;
+    }
     let (mut plan, show, run_options) = match wanted {
         Invocation::Copy(plan, show, run_options) => (plan, show, run_options),
         Invocation::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show),
@@ -114,15 +135,15 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
     plan.list = list.or(plan.list);
     match agree::agree(&mut line, &plan, progress, true) {
         Ok(_) if nothing => 1,
-        Ok(agreed) => {
+        Ok((agreed, _at_work)) => {
             let found = found.unwrap_or_default();
-            Job { agreed, plan: *plan, show, options: run_options, chunk, found }.run(&mut line)
+            Job { agreed, plan: *plan, show, options: run_options, chunk, found, asked: start.asked }.run(&mut line)
         }
         Err(why) => {
             if first {
                 report.complain(why.as_bytes());
             }
-            1
+            status::REFUSED
         }
     }
 }
@@ -132,6 +153,17 @@ fn find_names(report: &Report, plan: &Plan, first: bool) -> Survey {
     let session = session(report, plan, Partials::default(), Vec::new());
     let quiet = Context::default();
     run::list(plan, &if first { session } else { Session { observer: quiet.observer, ..session } })
+}
+
+/// The exit status, if this process is not one of those that its launcher has started together: a copy by each of them
+/// would be a copy of everything.
+fn refuse_misfit(line: &Line<'_>, report: &Report, told: Option<Told>) -> Option<u8> {
+    let library = mpi::environment::library_version().unwrap_or_default();
+    let misfit = launcher::misfit(line.ranks(), &library, told)?;
+    if misfit.speaks {
+        report.complain(misfit.why.as_bytes());
+    }
+    Some(status::refused(env::args_os().skip(1)))
 }
 
 /// Says on rank 0 why nothing is done. Ranks with other options may be about to do something: they hear that they differ.
@@ -144,7 +176,7 @@ fn refuse(line: &mut Line<'_>, report: &Report, complaint: &Complaint) -> u8 {
             Err(why) => report.refuse(&Complaint { message: why.into_bytes(), ..*complaint }),
         }
     }
-    exit::misuse(env::args_os().skip(1))
+    status::refused(env::args_os().skip(1))
 }
 
 fn help_text() -> String {

@@ -23,6 +23,10 @@ pub enum Talk {
     Account(Vec<u8>),
     /// The exit status of the job.
     Status(u8),
+    /// Somebody asks how far the job is: to rank 0, and from it to all others.
+    Ask,
+    /// How far the sender is.
+    Standing(Vec<u8>),
 }
 
 impl Talk {
@@ -40,6 +44,8 @@ impl Talk {
             Talk::End => (8, Vec::new()),
             Talk::Account(bytes) => (9, bytes),
             Talk::Status(status) => (10, vec![status]),
+            Talk::Ask => (11, Vec::new()),
+            Talk::Standing(bytes) => (12, bytes),
         };
         // At the end, where it costs no copy.
         payload.push(kind);
@@ -62,6 +68,8 @@ impl Talk {
             8 => Talk::End,
             9 => Talk::Account(bytes),
             10 => Talk::Status(*bytes.first()?),
+            11 => Talk::Ask,
+            12 => Talk::Standing(bytes),
             _ => return None,
         })
     }
@@ -85,6 +93,8 @@ mod tests {
             Talk::End,
             Talk::Account(b"{}".to_vec()),
             Talk::Status(130),
+            Talk::Ask,
+            Talk::Standing(b"{}".to_vec()),
         ] {
             assert_eq!(Talk::decode(talk.clone().encode()), Some(talk));
         }

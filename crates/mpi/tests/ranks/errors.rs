@@ -23,7 +23,7 @@ fn one_elsewhere(mpi: Mpi, dir: &Path, mount: &str, args: &[&str]) -> Job {
 #[track_caller]
 fn is_refused(job: &Job, dest: &Path, words: &[&str]) {
     let before = look(dest);
-    job.run().failed_with(1).says(&["haul-mpi: "]).says(words);
+    job.run().failed_with(64).says(&["haul-mpi: "]).says(words);
     assert_eq!(differences(&before, &look(dest)), [""; 0], "something was written");
 }
 

@@ -86,7 +86,7 @@ fn hosts_that_do_not_share_the_destination_are_refused_and_nothing_is_written_on
     let hosts = Hosts::new(&bed, 2);
     hosts.each_runs(&format!("mount -t tmpfs tmpfs {}/result", dir.display()));
     for mpi in ON_HOSTS {
-        let done = hosts.job(mpi, 1, &dir, &["-a", "source", "result"]).run().failed_with(1);
+        let done = hosts.job(mpi, 1, &dir, &["-a", "source", "result"]).run().failed_with(64);
         done.says(&["haul-mpi: ", "destination", "not shared"]);
         for host in 0..2 {
             assert_eq!(hosts.says(host, &format!("ls -A {}/result", dir.display())), "", "{mpi:?}, host {host}");

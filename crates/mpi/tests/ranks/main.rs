@@ -11,6 +11,7 @@ mod errors;
 mod hosts;
 mod jobs;
 mod killed;
+mod launch;
 mod memory;
 mod trees;
 mod unequal;

@@ -255,6 +255,16 @@ impl Running {
         }
     }
 
+    /// Waits until the job has printed this. `false` if it has ended before.
+    pub fn until_said(&mut self, words: &str) -> bool {
+        let paths = [self.stdout.clone(), self.stderr.clone()];
+        let said = move || {
+            let mut texts = paths.iter().filter_map(|path| fs::read(path).ok());
+            texts.any(|text| String::from_utf8_lossy(&text).contains(words))
+        };
+        self.until(said)
+    }
+
     /// Kills a rank, without a chance to tidy up. `false` if the job has ended before.
     pub fn kill_rank(&mut self, rank: usize) -> bool {
         self.rank(rank).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
