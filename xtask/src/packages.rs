@@ -89,6 +89,10 @@ const FOR_MPI: &[Package] = &[
     package("libopenmpi-dev", "mpicc.openmpi", "builds haul-mpi with Open MPI"),
     package("mpich", "mpirun.mpich", "runs haul-mpi as ranks of MPICH"),
     package("libmpich-dev", "mpicc.mpich", "builds haul-mpi with MPICH"),
+    package("slurmctld", "slurmctld", "a batch system on one machine, which starts haul-mpi and shards"),
+    package("slurmd", "slurmd", "the nodes of it"),
+    package("slurm-client", "srun", "the commands of it"),
+    package("parallel", "parallel", "starts shards"),
     package("libclang-dev", "/usr/lib/llvm-*/lib/libclang.so", "reads the headers of both for the crate mpi"),
 ];
 

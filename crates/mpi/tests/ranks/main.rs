@@ -13,5 +13,6 @@ mod jobs;
 mod killed;
 mod launch;
 mod memory;
+mod slurm;
 mod trees;
 mod unequal;

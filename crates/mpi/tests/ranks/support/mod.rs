@@ -2,6 +2,7 @@
 
 pub mod hosts;
 pub mod job;
+pub mod slurm;
 pub mod tree;
 
 use std::path::{Path, PathBuf};
