@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use haul_testbed::{Command, create_painted, document, skip, temp_dir};
+use haul_testbed::{Command, commands, create_painted, document, named, script, script_marked, skip, temp_dir};
 
 /// What the pages speak of.
 fn stage(dir: &Path) {
@@ -22,21 +22,6 @@ fn stage(dir: &Path) {
     ] {
         create_painted(dir.join(name), size);
     }
-}
-
-/// The blocks of a page that are for a shell, as one script. Those that need something else say so.
-fn commands(page: &str) -> String {
-    let mut script = String::new();
-    let mut inside = false;
-    for line in document(page).lines() {
-        match line {
-            "```sh" => inside = true,
-            "```" => inside = false,
-            line if inside => script += &format!("{line}\n"),
-            _ => {}
-        }
-    }
-    script
 }
 
 /// A disk image with a filesystem, `disk.raw`; `false` without what makes it.
@@ -64,7 +49,7 @@ fn follow(page: &str) -> Option<haul_testbed::TempDir> {
     for name in ["haul", "smartcp"] {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_haul"), programs.join(name)).unwrap();
     }
-    let script = commands(page);
+    let script = script(page);
     assert!(script.contains("haul "), "{page} has no command");
     let output = Command::new("sh")
         .args(["-euxc", &script])
@@ -146,8 +131,7 @@ fn stage_examples(root: &Path) -> bool {
     made
 }
 
-/// Runs the commands of a page that are of haul alone, each in the same new root; `least` of them must be there. Those of
-/// haul-lab, haul-mpi and haul-model have tests in their packages.
+/// Runs the commands of a page that are of haul alone, each in the same new root; `least` of them must be there.
 fn examples(page: &str, least: usize) -> Option<haul_testbed::TempDir> {
     let dir = temp_dir();
     let root = dir.path();
@@ -158,10 +142,8 @@ fn examples(page: &str, least: usize) -> Option<haul_testbed::TempDir> {
     for name in ["haul", "smartcp"] {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_haul"), root.join("programs").join(name)).unwrap();
     }
-    let script = commands(page);
-    let examples = script.lines().filter(|line| line.starts_with("haul ") || line.starts_with("smartcp "));
-    let mut count = 0;
-    for example in examples {
+    let examples = [commands(page, "haul"), commands(page, "smartcp")].concat();
+    for example in &examples {
         // A command for the whole machine, in this root, without the program that reads what it prints.
         let here = example.replace(" /", &format!(" {}/", root.display()));
         let output = Command::new("sh")
@@ -175,9 +157,8 @@ fn examples(page: &str, least: usize) -> Option<haul_testbed::TempDir> {
         let differs = ["--compare", "--shard=status"].iter().any(|option| example.contains(option));
         let expected = Some(i32::from(differs));
         assert_eq!(output.status.code(), expected, "{example}: {}", String::from_utf8_lossy(&output.stderr));
-        count += 1;
     }
-    assert!(count >= least, "{count} examples were found");
+    assert!(examples.len() >= least, "{} examples were found", examples.len());
     Some(dir)
 }
 
@@ -194,6 +175,15 @@ fn the_examples_of_the_readme() {
 fn filters() {
     let Some(dir) = examples("filters.md", 3) else { return };
     let here = dir.path().join("here");
+    let from_git = commands("filters.md", "cd");
+    let [from_git] = &from_git[..] else { panic!("{from_git:?}") };
+    let script = format!(
+        "(cd src && git init -q && git add main.c) && {}",
+        from_git.replace("haul ", &format!("{} ", env!("CARGO_BIN_EXE_haul")))
+    );
+    let output = Command::new("sh").args(["-c", &script]).current_dir(&here).env("HOME", &here).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(here.join("export/main.c").exists() && !here.join("export/main.o").exists());
     assert!(here.join("backup/main.c").exists() && !here.join("backup/main.o").exists());
     assert!(here.join("only-c-files/main.c").exists() && !here.join("only-c-files/build/main").exists());
 }
@@ -220,4 +210,57 @@ fn shards() {
 fn questions() {
     let Some(dir) = follow("faq.md") else { return };
     same(&dir, "photos", "usb/photos");
+}
+
+/// The pages whose commands tests run, and those of which programs: here all of a page, or those of haul alone, and the
+/// others in the packages of their programs.
+const RUN: &[(&str, &[&str])] = &[
+    ("guide/cp.md", &[]),
+    ("guide/backup.md", &[]),
+    ("guide/images.md", &[]),
+    ("guide/terabytes.md", &[]),
+    ("faq.md", &[]),
+    ("../README.md", &["haul", "smartcp", "mpirun", "haul-lab"]),
+    ("filters.md", &["haul", "cd"]),
+    ("mirror.md", &["haul"]),
+    ("json.md", &["haul"]),
+    ("cluster.md", &["haul", "mpirun", "haul-model"]),
+    ("lab.md", &["haul-lab"]),
+];
+
+#[test]
+fn every_command_of_the_documentation_is_run_or_says_why_not() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut pages: Vec<String> =
+        ["../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../ARCHITECTURE.md"].map(Into::into).into();
+    for dir in ["", "guide/"] {
+        let entries = fs::read_dir(docs.join(dir)).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = entries.map(|name| format!("{dir}{}", name.to_str().unwrap()));
+        pages.extend(names.filter(|name| name.ends_with(".md")));
+    }
+    for page in pages {
+        let unknown: Vec<String> = document(&page)
+            .lines()
+            .filter(|line| line.starts_with("```") && line.contains("sh"))
+            .filter(|line| !["```sh", "```sh,not-run", "```sh,cluster"].contains(line))
+            .map(str::to_owned)
+            .collect();
+        assert!(unknown.is_empty(), "{page}: {unknown:?}");
+        for line in script_marked(&page, "sh,cluster").lines() {
+            let run = ["srun", "sbatch", "seq"];
+            assert!(
+                page == "cluster.md" && named(line).is_none_or(|name| run.contains(&name)),
+                "{page}: no test runs {line:?}"
+            );
+        }
+        let programs = match RUN.iter().find(|(run, _)| *run == page) {
+            Some((_, [])) => continue,
+            Some((_, programs)) => *programs,
+            None => &[],
+        };
+        let script = script(&page).replace("\\\n", " ");
+        for line in script.lines() {
+            assert!(named(line).is_none_or(|name| programs.contains(&name)), "{page}: no test runs {line:?}");
+        }
+    }
 }

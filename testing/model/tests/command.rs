@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use haul_model::{Config, read_toml, simulate};
-use haul_testbed::{Command, skip};
+use haul_testbed::{Command, commands, skip};
 
 fn documentation() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
@@ -29,6 +29,25 @@ fn measured_times_get_predictions_beside_them() {
     assert!(rows[2].starts_with("| 1 | 3 | 4.10 (4.00-4.20) | 4.10 | fitted |"), "{text}");
     assert!(rows[3].starts_with("| 2 | 1 | 2.20 (2.20-2.20) | 2.0"), "{text}");
     assert!(text.contains("cpu-per-file = "), "{text}");
+}
+
+/// Those with a tree of millions get a small one, since a build for tests is slow.
+#[test]
+fn the_commands_of_the_documentation_are_run() {
+    let dir = haul_testbed::temp_dir();
+    fs::write(dir.path().join("my-cluster.toml"), "files = 20_000\n").unwrap();
+    fs::write(dir.path().join("times.csv"), "ranks,seconds\n1,1.1\n2,1.2\n").unwrap();
+    std::os::unix::fs::symlink(documentation().canonicalize().unwrap(), dir.path().join("docs")).unwrap();
+    let examples = commands("cluster.md", "haul-model");
+    assert!(examples.len() >= 6, "{examples:?}");
+    for example in examples {
+        let (words, _) = example.split_once('#').unwrap_or((&example, ""));
+        let small = words.contains("--files=").then_some("--files=20000");
+        let words: Vec<&str> = words.split_whitespace().skip(1).chain(small).collect();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_haul-model")).args(&words).current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]
