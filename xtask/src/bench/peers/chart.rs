@@ -99,4 +99,11 @@ mod tests {
         assert!(svg.contains("did not keep everything") && !svg.contains("other"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 2);
     }
+
+    #[test]
+    fn the_chart_of_the_readme_is_that_of_what_was_measured() {
+        let read = |name: &str| std::fs::read_to_string(crate::shell::root().join("docs").join(name)).unwrap();
+        let (_, tables) = super::super::record::read(&read("peers.json")).unwrap();
+        assert_eq!(draw(&tables), read("peers.svg"));
+    }
 }
