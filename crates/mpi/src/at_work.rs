@@ -51,6 +51,8 @@ pub struct Line {
 pub struct AtWork {
     place: Place,
     file: File,
+    /// By which it knows its own line.
+    probe: String,
 }
 
 impl Place {
@@ -160,16 +162,20 @@ fn enter(place: Place, mut file: File, line: &Line) -> Result<Option<AtWork>, St
     let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(text.as_bytes()));
     let mine = range_lock::try_lock(file.as_fd(), FIRST + count as u64, 1);
     range_lock::unlock(file.as_fd(), 0, 1).ok();
-    Ok((written.is_ok() && mine == Ok(true)).then_some(AtWork { place, file }))
+    Ok((written.is_ok() && mine == Ok(true)).then(|| AtWork { place, file, probe: line.probe.clone() }))
 }
 
 impl Drop for AtWork {
-    /// Other jobs are told by the lock, which ends with the file. The last one removes it; one that cannot leaves it.
+    /// Other jobs are told by the lock, which ends with the file. The last one removes it; one that cannot leaves it, as does one
+    /// that finds what it has copied there: a file of this name can be among the sources.
     fn drop(&mut self) {
         if !locked(&self.file) || !is_at(&self.file, &self.place.dir) {
             return;
         }
         let Some(lines) = read(&mut self.file) else { return };
+        if !lines.iter().any(|line| line.probe == self.probe) {
+            return;
+        }
         let mut others = (FIRST..).zip(&lines).filter(|(byte, _)| is_locked(&self.file, *byte));
         if others.next().is_none() {
             keeping_times(&self.place.dir, || fs::remove_file(self.place.dir.join(NAME))).ok();
@@ -313,6 +319,17 @@ mod tests {
         assert_eq!(left, [NAME]);
         drop(job);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_of_this_name_that_was_copied_stays() {
+        let dir = temp_dir();
+        let job = begin(dir.path(), ".").unwrap().expect("there are locks");
+        let line = Line::new(&place(dir.path(), "a"), "elsewhere", probe(&"b".repeat(32)));
+        let copied = serde_json::to_string(&line).unwrap() + "\n";
+        fs::write(dir.path().join(NAME), &copied).unwrap();
+        drop(job);
+        assert_eq!(fs::read_to_string(dir.path().join(NAME)).unwrap(), copied);
     }
 
     #[test]
