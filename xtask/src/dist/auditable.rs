@@ -1,5 +1,6 @@
 //! The software bill of materials: cargo-auditable puts the list of packages into a program, and scanners read it there.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,6 +19,20 @@ pub fn cargo() -> Result<Command> {
     let mut cargo = shell::command(TOOL.program()?);
     cargo.arg("auditable");
     Ok(cargo)
+}
+
+/// A folder with the same under the name `cargo`, for programs that look for that.
+///
+/// # Errors
+/// When cargo-auditable cannot be built.
+pub fn as_cargo(into: &Path) -> Result {
+    shell::make_dir(into)?;
+    let script = into.join("cargo");
+    let (real, tool) = (shell::cargo().get_program().to_owned(), TOOL.program()?);
+    // It starts what CARGO names, which must not be this script.
+    let text = format!("#!/bin/sh\nCARGO='{}' exec '{}' auditable \"$@\"\n", real.display(), tool.display());
+    shell::write(&script, &text)?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).map_err(shell::at(&script))
 }
 
 /// The packages that a program says it consists of, as `name version`.
