@@ -3,12 +3,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
@@ -17,6 +17,7 @@ use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
 use crate::at_work::{self, AtWork, Place};
+use crate::directory::{Directory, as_io};
 use crate::line::Line;
 
 /// How long a machine may take to see a file that another one has made. Nobody has asked for its name before, so no machine
@@ -52,8 +53,9 @@ struct Seen {
     /// Bytes, of what is no directory.
     size: u64,
     modified: (i64, i64),
-    /// When it was made, where that is known: roots of filesystems that each machine has for itself have one number.
-    born: Option<SystemTime>,
+    /// When it was made, in microseconds from 1970 on, where that is known: roots of filesystems that each machine has for
+    /// itself have one number.
+    born: Option<i64>,
 }
 
 impl PartialEq for Seen {
@@ -72,9 +74,15 @@ impl Seen {
             true => (0, (0, 0)),
             false => (stat.len(), (stat.mtime(), stat.mtime_nsec())),
         };
-        let born = stat.created().ok();
+        let born = stat.created().ok().map(microseconds);
         Some(Seen { inode: stat.ino(), kind: stat.mode() & 0o170_000, size, modified, born })
     }
+}
+
+/// From 1970 on; some filesystems have dates before.
+fn microseconds(time: SystemTime) -> i64 {
+    let number = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    time.duration_since(UNIX_EPOCH).map_or_else(|before| -number(before.duration()), number)
 }
 
 /// What rank 0 has found, for all.
@@ -126,39 +134,44 @@ fn label(rank: usize, host: &str) -> String {
     format!("rank {rank} on {host}")
 }
 
-/// Asks all processes. `writes`: something is going to be written, so they must see each other's files, and no other job
-/// may write the same: rank 0 gets what tells other jobs of this one, where that can be.
+/// What the processes want of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To write: they must see each other's files, and no other job may write the same.
+    Write,
+    /// To read.
+    Read,
+    /// This one does nothing, and neither shall the others.
+    Refuse,
+}
+
+/// Asks all processes. For writing rank 0 gets what tells other jobs of this one, where that can be.
 ///
 /// # Errors
-/// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 reports it.
+/// On rank 0 what is wrong, for the user. On all others, and where this one refuses, an empty text.
 pub fn agree(
     line: &mut Line<'_>,
     plan: &Plan,
     progress: bool,
-    writes: bool,
+    purpose: Purpose,
 ) -> Result<(Agreed, Option<AtWork>), String> {
-    let hello = hello(plan, line.machine());
+    let own = hello(plan, line.machine());
     if line.rank() > 0 {
-        return follow(line, &hello).map(|agreed| (agreed, None));
+        return follow(line, &own).map(|agreed| (agreed, None));
     }
-    let mut hellos = vec![hello; line.ranks()];
-    for _ in 1..line.ranks() {
-        let (from, bytes) = line.wait();
-        hellos[from] = serde_json::from_slice(&bytes).map_err(|_| "the processes are of different versions")?;
-    }
-    let checked = differences(plan, &hellos).map_or(Ok(()), Err);
     let settled = settle_destination(plan);
-    let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-    let checked =
-        checked.and_then(|()| if writes { tell_other_jobs(plan, &settled, &hellos, &secret) } else { Ok(None) });
-    let checked = checked.and_then(|at_work| {
-        if writes && line.ranks() > 1 {
-            show_file(line, &hellos, &secret)?;
-        }
-        Ok(at_work)
+    let checked = hear_all(line, own).and_then(|hellos| {
+        differences(plan, &hellos).map_or(Ok(()), Err)?;
+        let at_work = match purpose {
+            Purpose::Refuse => return Err(String::new()),
+            Purpose::Read => None,
+            Purpose::Write => look_around(line, plan, &settled, &hellos)?,
+        };
+        Ok((hellos, at_work))
     });
-    let at_work = match checked {
-        Ok(at_work) => at_work,
+    // Whatever it is, all others wait for it.
+    let (hellos, at_work) = match checked {
+        Ok(checked) => checked,
         Err(why) => {
             send_all(line, &Verdict::Refused);
             return Err(why);
@@ -179,18 +192,42 @@ pub fn agree(
     Ok((agreed, at_work))
 }
 
-/// Where the copies get their names, unless another job does the same. `secret` is in the name of the file that
-/// [`show_file`] makes.
-fn tell_other_jobs(
+/// What every process has before it, by rank.
+fn hear_all(line: &mut Line<'_>, own: Hello) -> Result<Vec<Hello>, String> {
+    let mut hellos = vec![own; line.ranks()];
+    let mut all = true;
+    for _ in 1..line.ranks() {
+        let (from, bytes) = line.wait();
+        match (serde_json::from_slice(&bytes), hellos.get_mut(from)) {
+            (Ok(hello), Some(place)) => *place = hello,
+            _ => all = false,
+        }
+    }
+    if all { Ok(hellos) } else { Err("the processes are of different versions".to_owned()) }
+}
+
+/// Looks for other jobs, and whether all ranks see one destination.
+fn look_around(
+    line: &mut Line<'_>,
     plan: &Plan,
     destination: &Destination,
     hellos: &[Hello],
-    secret: &str,
 ) -> Result<Option<AtWork>, String> {
-    let Some(place) = Place::of(plan, destination) else { return Ok(None) };
-    let host = hellos.first().map_or("", |hello| &hello.host);
-    let line = at_work::Line::new(&place, host, at_work::probe(secret));
-    AtWork::begin(place, &line)
+    let Some(first) = hellos.first() else { return Ok(None) };
+    let dir = Path::new(OsStr::from_bytes(&first.dest.0));
+    let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+    let at_work = match Place::of(plan, destination) {
+        Some(place) => {
+            let selection = format!("{:?} {:?}", first.list, first.filter);
+            let probe = (dir, at_work::probe(&secret));
+            AtWork::begin(&place, &at_work::Line::new(&place, selection, &first.host, probe))?
+        }
+        None => None,
+    };
+    if line.ranks() > 1 {
+        show_file(line, hellos, dir, &secret)?;
+    }
+    Ok(at_work)
 }
 
 fn hello(plan: &Plan, machine: usize) -> Hello {
@@ -281,37 +318,34 @@ fn not_shared(label: &str, dest: &[u8]) -> String {
 
 /// Makes a file where the copy goes, and asks all others whether they see it. Two filesystems that look the same cannot
 /// both have it.
-fn show_file(line: &mut Line<'_>, hellos: &[Hello], secret: &str) -> Result<(), String> {
-    let Some(first) = hellos.first() else { return Ok(()) };
-    let dir = Path::new(OsStr::from_bytes(&first.dest.0));
-    let path = dir.join(at_work::probe(secret));
-    at_work::keeping_times(dir, || Ok(show_it(line, hellos, &path, secret))).unwrap_or(Ok(()))
-}
-
-fn show_it(line: &mut Line<'_>, hellos: &[Hello], path: &Path, secret: &str) -> Result<(), String> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let Ok(file) = made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes()).map(|()| file))
-    else {
-        // Nothing can be made there: the copy will report that, as it does with one process.
-        fs::remove_file(path).ok();
-        return Ok(());
-    };
-    // Close-to-open: others see what was written when it is closed.
-    let closed = file.sync_all();
-    drop(file);
-    send_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.as_bytes().to_vec()));
-    let mut blind = None;
-    for _ in 1..line.ranks() {
-        let (from, answer) = line.wait();
-        if answer != b"seen" {
-            blind = Some(from);
+fn show_file(line: &mut Line<'_>, hellos: &[Hello], dir: &Path, secret: &str) -> Result<(), String> {
+    // What cannot be opened, or made, the copy reports, as it does with one process.
+    let Ok(directory) = Directory::open(dir) else { return Ok(()) };
+    directory.keeping_times(|| {
+        let name = at_work::probe(secret);
+        let Ok(mut file) = directory.create(&name) else { return Ok(()) };
+        if file.write_all(secret.as_bytes()).is_err() {
+            directory.remove(&name).ok();
+            return Ok(());
         }
-    }
-    let removed = fs::remove_file(path);
-    if let Some(rank) = blind {
-        return Err(not_shared(&label(rank, &hellos[rank].host), &hellos[0].dest.0));
-    }
-    closed.and(removed).map_err(|error| format!("cannot make and remove '{}': {error}", path.display()))
+        // Close-to-open: others see what was written when it is closed.
+        let closed = file.sync_all();
+        drop(file);
+        let path = dir.join(&name);
+        send_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.as_bytes().to_vec()));
+        let mut blind = None;
+        for _ in 1..line.ranks() {
+            let (from, answer) = line.wait();
+            if answer != b"seen" {
+                blind = hellos.get(from).map(|hello| label(from, &hello.host));
+            }
+        }
+        let removed = directory.remove(&name).map_err(as_io);
+        if let Some(blind) = blind {
+            return Err(not_shared(&blind, dir.as_os_str().as_bytes()));
+        }
+        closed.and(removed).map_err(|error| format!("cannot make and remove '{}': {error}", path.display()))
+    })
 }
 
 fn send_all(line: &mut Line<'_>, verdict: &Verdict) {

@@ -2,28 +2,38 @@
 //!
 //! It has a line of JSON for each job, in the order in which they came. Byte 0 is locked while the file is read or
 //! changed, and byte [`FIRST`] + N as long as the job of line N runs: the lock of a job that died is gone, on whatever
-//! machine it ran, where the filesystem shows locks to all machines. The last job removes the file.
+//! machine it ran, as soon as the filesystem knows. The last job removes the file. Its name has the number of the directory, so
+//! that one that was copied with a tree is none.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_copy::plan::{Destination, Plan};
 use haul_sys::range_lock;
-use haul_sys::rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, utimensat};
 use haul_sys::rustix::io::Errno;
 use haul_sys::rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-/// The name of the file.
-const NAME: &str = ".haul-mpi-jobs";
+use crate::directory::Directory;
+
+/// How the name of the file begins.
+const NAME: &str = ".haul-mpi-jobs-";
 /// Where the bytes begin that jobs lock: behind every line that there will be.
 const FIRST: u64 = 1 << 40;
+/// Most lines, and most bytes, that are believed.
+const MOST_LINES: u64 = 1 << 12;
+const MOST_BYTES: u64 = 1 << 20;
+/// How long a job waits for another one that reads or changes the file. One that was stopped meanwhile is not waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often the file may have gone between opening and locking it.
+const ROUNDS: usize = 100;
 
 /// Where copies get their names.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,26 +41,37 @@ pub struct Place {
     /// The directory that the file is in.
     dir: PathBuf,
     /// What is copied there.
-    names: Vec<OsString>,
+    copies: Vec<Copied>,
+}
+
+/// A copy that a job makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Copied {
+    name: Vec<u8>,
+    /// The inode number of its source; copies of several sources into one name are merged, and no mistake.
+    source: u64,
 }
 
 /// What a job says of itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Line {
-    names: Vec<Vec<u8>>,
+    copies: Vec<Copied>,
+    /// Which part of the sources it copies.
+    selection: String,
     host: String,
     process: u32,
     /// Seconds since 1970, by the clock of that machine.
     begun: u64,
-    /// A file that it makes in the directory for a short time.
-    probe: String,
+    /// A directory, and the name of a file that it makes there for a short time.
+    probe: (Vec<u8>, String),
 }
 
 /// A job that is at work, until this is dropped.
 #[derive(Debug)]
 pub struct AtWork {
-    place: Place,
-    file: File,
+    directory: Directory,
+    name: String,
+    file: Option<File>,
     /// By which it knows its own line.
     probe: String,
 }
@@ -58,16 +79,23 @@ pub struct AtWork {
 impl Place {
     /// Where this plan copies to, of which the destination is settled; `None` if nobody knows.
     pub fn of(plan: &Plan, destination: &Destination) -> Option<Place> {
+        let copied = |source: &OsString, name: &OsStr| Copied {
+            name: name.as_bytes().to_vec(),
+            source: fs::metadata(source).map_or(0, |found| found.ino()),
+        };
         match destination {
+            // Of "a/." it is the directory itself that is copied to.
+            Destination::Directory(dir) if plan.sources.iter().all(|source| ends_in_dot(source)) => {
+                Place::of(plan, &Destination::Exactly(dir.clone()))
+            }
             Destination::Directory(dir) => {
                 let name = |source: &OsString| match plan.parents {
                     true => source.clone(),
+                    false if ends_in_dot(source) => ".".into(),
                     false => Path::new(source).file_name().unwrap_or(OsStr::new(".")).to_owned(),
                 };
-                // Of "a/." it is the directory itself that is copied to.
-                let names =
-                    plan.sources.iter().map(|source| if ends_in_dot(source) { ".".into() } else { name(source) });
-                Some(Place { dir: dir.into(), names: names.collect() })
+                let copies = plan.sources.iter().map(|source| copied(source, &name(source)));
+                Some(Place { dir: dir.into(), copies: copies.collect() })
             }
             Destination::Exactly(path) => {
                 let path = Path::new(path);
@@ -79,12 +107,12 @@ impl Place {
                 let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
                 let (below, above) = (device(path), device(parent));
                 // What is above a mounted filesystem need not be one directory of all machines.
-                match path.file_name() {
-                    Some(name) if below.is_none() || below == above => {
-                        Some(Place { dir: parent.to_owned(), names: vec![name.to_owned()] })
-                    }
-                    _ => Some(Place { dir: path.to_owned(), names: vec![".".into()] }),
-                }
+                let (dir, name) = match path.file_name() {
+                    Some(name) if below.is_none() || below == above => (parent, name),
+                    _ => (path, OsStr::new(".")),
+                };
+                let copies = plan.sources.iter().map(|source| copied(source, name));
+                Some(Place { dir: dir.to_owned(), copies: copies.collect() })
             }
             Destination::Guess(_) => None,
         }
@@ -103,10 +131,24 @@ fn ends_in_dot(source: &OsStr) -> bool {
 }
 
 impl Line {
-    /// Of this process.
-    pub fn new(place: &Place, host: &str, probe: String) -> Line {
-        let names = place.names.iter().map(|name| name.clone().into_vec()).collect();
-        Line { names, host: host.to_owned(), process: std::process::id(), begun: now(), probe }
+    /// Of this process, which makes the file `probe` in a directory for a short time.
+    pub fn new(place: &Place, selection: String, host: &str, probe: (&Path, String)) -> Line {
+        // Another job may run in another directory.
+        let directory = std::path::absolute(probe.0).unwrap_or_default();
+        Line {
+            copies: place.copies.clone(),
+            selection,
+            host: host.to_owned(),
+            process: std::process::id(),
+            begun: now(),
+            probe: (directory.into_os_string().as_bytes().to_vec(), probe.1),
+        }
+    }
+
+    /// What both would write.
+    fn common<'l>(&'l self, other: &Line) -> Option<&'l Copied> {
+        let same = self.selection == other.selection;
+        self.copies.iter().find(|copied| same && other.copies.contains(copied))
     }
 }
 
@@ -116,130 +158,176 @@ impl AtWork {
     ///
     /// # Errors
     /// When another job writes the same copy: a message for the user.
-    pub fn begin(place: Place, line: &Line) -> Result<Option<AtWork>, String> {
-        loop {
-            let Some(file) = open(&place.dir) else { return Ok(None) };
-            if !locked(&file) {
+    pub fn begin(place: &Place, line: &Line) -> Result<Option<AtWork>, String> {
+        let Ok(directory) = Directory::open(&place.dir) else { return Ok(None) };
+        let name = format!("{NAME}{:016x}", directory.inode());
+        for _ in 0..ROUNDS {
+            let Some((file, made)) = open(&directory, &name) else { return Ok(None) };
+            let is_locked = locked(&file);
+            // The last job may have removed it meanwhile.
+            if is_locked && !is_at(&file, &directory, &name) {
+                continue;
+            }
+            let entered = if is_locked { enter(place, &name, &file, line)? } else { false };
+            if !entered {
+                if made {
+                    directory.keeping_times(|| directory.remove(&name)).ok();
+                }
                 return Ok(None);
             }
-            // The last job may have removed it meanwhile.
-            if is_at(&file, &place.dir) {
-                return enter(place, file, line);
-            }
+            return Ok(Some(AtWork { directory, name, file: Some(file), probe: line.probe.1.clone() }));
         }
+        Ok(None)
     }
 }
 
-/// With byte 0 locked.
-fn enter(place: Place, mut file: File, line: &Line) -> Result<Option<AtWork>, String> {
-    let Some(lines) = read(&mut file) else { return Ok(None) };
-    let living: Vec<bool> = (FIRST..).zip(&lines).map(|(byte, _)| is_locked(&file, byte)).collect();
-    for (other, lives) in lines.iter().zip(&living) {
-        if *lives && let Some(name) = other.names.iter().find(|name| line.names.contains(name)) {
-            let path = place.dir.join(OsStr::from_bytes(name));
-            return Err(format!(
-                "another job of haul-mpi copies to '{}': process {} on {}, for {} min; nothing was written; wait until it \
-                 has ended",
-                path.display(),
-                other.process,
-                other.host,
-                now().saturating_sub(other.begun) / 60
-            ));
-        }
-        if !lives && is_probe(&other.probe) {
-            // It is there only if that job was killed in the moment in which it needed it.
-            keeping_times(&place.dir, || fs::remove_file(place.dir.join(&other.probe))).ok();
+/// Adds a line, with byte 0 locked, and unlocks that. `false` if it cannot.
+fn enter(place: &Place, name: &str, mut file: &File, line: &Line) -> Result<bool, String> {
+    let Some((lines, whole)) = read(file) else { return Ok(false) };
+    let mut lives = false;
+    for (byte, other) in (FIRST..).zip(&lines) {
+        match is_locked(file, byte, 1) {
+            // Who might be at work is not known.
+            Err(_) => return Ok(false),
+            Ok(false) => remove_probe(other),
+            Ok(true) => {
+                lives = true;
+                if let Some(copied) = line.common(other) {
+                    return Err(is_at_work(&place.dir, name, copied, other));
+                }
+            }
         }
     }
-    let mut count = lines.len();
-    if !living.contains(&true) {
+    let mut count = lines.len() as u64;
+    let keep = if lives { whole } else { 0 };
+    if !lives {
         count = 0;
-        if file.set_len(0).is_err() {
-            return Ok(None);
+        if is_locked(file, FIRST, MOST_LINES) != Ok(false) {
+            return Ok(false);
         }
     }
     let text = serde_json::to_string(line).unwrap_or_default() + "\n";
-    let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(text.as_bytes()));
-    let mine = range_lock::try_lock(file.as_fd(), FIRST + count as u64, 1);
+    let written = file
+        .set_len(keep)
+        .and_then(|()| file.seek(SeekFrom::Start(keep)))
+        .and_then(|_| file.write_all(text.as_bytes()));
+    let mine = count < MOST_LINES && range_lock::try_lock(file.as_fd(), FIRST + count, 1) == Ok(true);
     range_lock::unlock(file.as_fd(), 0, 1).ok();
-    Ok((written.is_ok() && mine == Ok(true)).then(|| AtWork { place, file, probe: line.probe.clone() }))
+    Ok(written.is_ok() && mine)
+}
+
+fn is_at_work(dir: &Path, name: &str, copied: &Copied, other: &Line) -> String {
+    format!(
+        "another job of haul-mpi copies to '{}': process {} on {}, for {} min; nothing was written; wait until it has \
+         ended, or, if its machine is gone, remove '{}'",
+        dir.join(OsStr::from_bytes(&copied.name)).display(),
+        other.process,
+        other.host,
+        now().saturating_sub(other.begun) / 60,
+        dir.join(name).display()
+    )
+}
+
+/// The file of a job that is gone: it is there only if that was killed in the moment in which it needed it.
+fn remove_probe(line: &Line) {
+    let (dir, name) = &line.probe;
+    if is_probe(name)
+        && let Ok(directory) = Directory::open(Path::new(OsStr::from_bytes(dir)))
+    {
+        directory.keeping_times(|| directory.remove(name)).ok();
+    }
 }
 
 impl Drop for AtWork {
-    /// Other jobs are told by the lock, which ends with the file. The last one removes it; one that cannot leaves it, as does one
-    /// that finds what it has copied there: a file of this name can be among the sources.
+    /// Other jobs are told by the lock, which ends with the file. The last one removes it; one that cannot leaves it, as does
+    /// one that finds something else there.
     fn drop(&mut self) {
-        if !locked(&self.file) || !is_at(&self.file, &self.place.dir) {
+        let Some(file) = self.file.take() else { return };
+        if !locked(&file) || !is_at(&file, &self.directory, &self.name) {
             return;
         }
-        let Some(lines) = read(&mut self.file) else { return };
-        if !lines.iter().any(|line| line.probe == self.probe) {
-            return;
-        }
-        let mut others = (FIRST..).zip(&lines).filter(|(byte, _)| is_locked(&self.file, *byte));
-        if others.next().is_none() {
-            keeping_times(&self.place.dir, || fs::remove_file(self.place.dir.join(NAME))).ok();
+        let Some((lines, _)) = read(&file) else { return };
+        let mine = lines.iter().position(|line| line.probe.1 == self.probe);
+        let is_other = |(at, byte): (usize, u64)| Some(at) != mine && is_locked(&file, byte, 1) != Ok(false);
+        if mine.is_some() && !(0..lines.len()).zip(FIRST..).any(is_other) {
+            self.directory
+                .keeping_times(|| {
+                    let removed = self.directory.remove(&self.name);
+                    // NFS keeps what is open under another name until it is closed.
+                    drop(file);
+                    removed
+                })
+                .ok();
         }
     }
 }
 
-/// Opens or makes it. `None` if it is nothing that this user has made for this.
-fn open(dir: &Path) -> Option<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
-    let mut options = OpenOptions::new();
-    // As std has it, O_NOFOLLOW and O_NONBLOCK fit an int.
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags as i32);
-    let file = keeping_times(dir, || options.open(dir.join(NAME))).ok()?;
-    let found = file.metadata().ok()?;
-    (found.is_file() && found.nlink() <= 1 && found.uid() == geteuid().as_raw()).then_some(file)
+/// Opens or makes it, and says whether it was made. `None` if it is nothing that this user has made for this.
+fn open(directory: &Directory, name: &str) -> Option<(File, bool)> {
+    for _ in 0..ROUNDS {
+        match directory.keeping_times(|| directory.create(name)) {
+            Ok(file) => return Some((file, true)),
+            Err(Errno::EXIST) => {}
+            Err(_) => return None,
+        }
+        match directory.open_file(name) {
+            Ok(file) => {
+                let found = file.metadata().ok()?;
+                let alone = found.is_file() && found.nlink() <= 1 && found.mode() & 0o077 == 0;
+                let ours = alone && found.uid() == geteuid().as_raw() && found.len() <= MOST_BYTES;
+                return ours.then_some((file, false));
+            }
+            // It has gone in this moment.
+            Err(Errno::NOENT) => {}
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
-/// Waits until nobody reads or changes it; `false` where there are no locks.
+/// Waits until nobody reads or changes it; `false` where there are no locks, or somebody takes too long.
 fn locked(file: &File) -> bool {
+    let deadline = Instant::now() + PATIENCE;
     loop {
-        match range_lock::lock(file.as_fd(), 0, 1) {
-            Ok(()) => return true,
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
+        match range_lock::try_lock(file.as_fd(), 0, 1) {
+            Ok(true) => return true,
+            Ok(false) | Err(Errno::INTR) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            _ => return false,
         }
     }
 }
 
-/// Whether somebody else has this byte.
-fn is_locked(file: &File, byte: u64) -> bool {
-    match range_lock::try_lock(file.as_fd(), byte, 1) {
-        Ok(true) => {
-            range_lock::unlock(file.as_fd(), byte, 1).ok();
-            false
-        }
-        Ok(false) => true,
-        Err(_) => false,
+/// Whether somebody else has a byte of these.
+fn is_locked(file: &File, byte: u64, count: u64) -> Result<bool, Errno> {
+    let free = range_lock::try_lock(file.as_fd(), byte, count)?;
+    if free {
+        range_lock::unlock(file.as_fd(), byte, count)?;
     }
+    Ok(!free)
 }
 
-fn is_at(file: &File, dir: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(dir.join(NAME))) {
-        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+fn is_at(file: &File, directory: &Directory, name: &str) -> bool {
+    match (file.metadata(), directory.look(name)) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.st_dev, there.st_ino),
         _ => false,
     }
 }
 
-/// `None` if a line is none that haul-mpi has written. A last line without an end is what a kill has left of one, and goes.
-fn read(file: &mut File) -> Option<Vec<Line>> {
+/// Its lines, and how many bytes they are. A last line without an end is what a kill has left of one. `None` if it has lines
+/// that haul-mpi has not written.
+fn read(mut file: &File) -> Option<(Vec<Line>, u64)> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
-    file.read_to_string(&mut text).ok()?;
+    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    let rest = text.split_off(whole);
-    if !rest.is_empty() {
-        let is_ours = rest.starts_with(START) || START.starts_with(&rest);
-        is_ours.then(|| file.set_len(whole as u64).ok()).flatten()?;
-    }
-    text.lines().map(|line| serde_json::from_str(line).ok()).collect()
+    let (lines, rest) = text.split_at(whole);
+    let is_ours = rest.starts_with(START) || START.starts_with(rest);
+    let lines = lines.lines().map(|line| serde_json::from_str(line).ok()).collect::<Option<_>>()?;
+    is_ours.then_some((lines, whole as u64))
 }
 
 /// How each line begins.
-const START: &str = "{\"names\":";
+const START: &str = "{\"copies\":";
 
 /// Names that [`probe`] makes.
 fn is_probe(name: &str) -> bool {
@@ -254,38 +342,35 @@ pub fn probe(secret: &str) -> String {
     format!("{PROBE}{secret}")
 }
 
-/// Changes what is in a directory, whose times stay as if nothing had been there. A user who may not set times may still
-/// copy.
-///
-/// # Errors
-/// What the change says.
-pub fn keeping_times<T>(dir: &Path, change: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
-    let before = fs::metadata(dir).ok();
-    let changed = change();
-    if let Some(before) = before {
-        let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-        let times = Timestamps {
-            last_access: time(before.atime(), before.atime_nsec()),
-            last_modification: time(before.mtime(), before.mtime_nsec()),
-        };
-        utimensat(CWD, dir, &times, AtFlags::empty()).ok();
-    }
-    changed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use haul_testbed::temp_dir;
 
     fn place(dir: &Path, name: &str) -> Place {
-        Place { dir: dir.to_owned(), names: vec![name.into()] }
+        Place { dir: dir.to_owned(), copies: vec![Copied { name: name.into(), source: 7 }] }
+    }
+
+    fn line(dir: &Path, name: &str, secret: &str) -> Line {
+        Line::new(&place(dir, name), "all".into(), "host", (dir, probe(&secret.repeat(32))))
     }
 
     fn begin(dir: &Path, name: &str) -> Result<Option<AtWork>, String> {
-        let place = place(dir, name);
-        let line = Line::new(&place, "host", probe(&"0".repeat(32)));
-        AtWork::begin(place, &line)
+        AtWork::begin(&place(dir, name), &line(dir, name, "0"))
+    }
+
+    /// The file in this directory.
+    fn file_in(dir: &Path) -> PathBuf {
+        dir.join(format!("{NAME}{:016x}", fs::metadata(dir).unwrap().ino()))
+    }
+
+    fn names_in(dir: &Path) -> Vec<PathBuf> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    fn write_private(path: &Path, text: &str) {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     }
 
     #[test]
@@ -301,47 +386,60 @@ mod tests {
         let again = begin(dir.path(), "run7").unwrap().expect("the first has ended");
         assert!(begin(dir.path(), "run8").is_err(), "the second is at work");
         drop((other, again));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(names_in(dir.path()), [""; 0].map(PathBuf::from));
         assert_eq!(fs::metadata(dir.path()).unwrap().modified().unwrap(), before);
+    }
+
+    #[test]
+    fn other_sources_and_other_parts_of_them_are_another_copy() {
+        let dir = temp_dir();
+        let _one = begin(dir.path(), "merged").unwrap().expect("there are locks");
+        let mut elsewhere = place(dir.path(), "merged");
+        elsewhere.copies[0].source = 8;
+        let of_them = Line::new(&elsewhere, "all".into(), "host", (dir.path(), probe(&"1".repeat(32))));
+        let _other = AtWork::begin(&elsewhere, &of_them).unwrap().expect("other sources");
+        let part = Line { selection: "list".into(), ..line(dir.path(), "merged", "2") };
+        let _part = AtWork::begin(&place(dir.path(), "merged"), &part).unwrap().expect("another part");
+        assert!(begin(dir.path(), "merged").is_err());
     }
 
     #[test]
     fn what_killed_jobs_have_left_goes() {
         let dir = temp_dir();
-        let probe = probe(&"a".repeat(32));
-        let dead =
-            Line { names: vec![b"run7".to_vec()], host: "gone".into(), process: 1, begun: 0, probe: probe.clone() };
-        let cut = "{\"names\":[[1";
-        fs::write(dir.path().join(NAME), serde_json::to_string(&dead).unwrap() + "\n" + cut).unwrap();
-        fs::write(dir.path().join(probe), "secret").unwrap();
+        let dead = line(dir.path(), "run7", "a");
+        write_private(&file_in(dir.path()), &(serde_json::to_string(&dead).unwrap() + "\n{\"copies\":[[1"));
+        fs::write(dir.path().join(probe(&"a".repeat(32))), "secret").unwrap();
         let job = begin(dir.path(), "run7").unwrap().expect("nobody is at work");
-        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, [NAME]);
+        assert_eq!(names_in(dir.path()), [file_in(dir.path())]);
         drop(job);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(names_in(dir.path()), [""; 0].map(PathBuf::from));
     }
 
     #[test]
-    fn a_file_of_this_name_that_was_copied_stays() {
+    fn a_file_that_came_in_its_place_stays() {
         let dir = temp_dir();
         let job = begin(dir.path(), ".").unwrap().expect("there are locks");
-        let line = Line::new(&place(dir.path(), "a"), "elsewhere", probe(&"b".repeat(32)));
-        let copied = serde_json::to_string(&line).unwrap() + "\n";
-        fs::write(dir.path().join(NAME), &copied).unwrap();
+        let copied = serde_json::to_string(&line(dir.path(), "a", "b")).unwrap() + "\n";
+        fs::write(file_in(dir.path()), &copied).unwrap();
         drop(job);
-        assert_eq!(fs::read_to_string(dir.path().join(NAME)).unwrap(), copied);
+        assert_eq!(fs::read_to_string(file_in(dir.path())).unwrap(), copied);
     }
 
     #[test]
     fn a_file_that_is_somebody_elses_stays_as_it_is() {
-        for contents in ["a poem\n", "{\"names\":1}\n", "x"] {
+        for contents in ["a poem\n", "{\"copies\":1}\n", "x", "a poem\n{"] {
             let dir = temp_dir();
-            fs::write(dir.path().join(NAME), contents).unwrap();
+            write_private(&file_in(dir.path()), contents);
             assert!(begin(dir.path(), "run7").unwrap().is_none(), "{contents}");
-            assert_eq!(fs::read_to_string(dir.path().join(NAME)).unwrap(), contents);
+            assert_eq!(fs::read_to_string(file_in(dir.path())).unwrap(), contents);
         }
         let dir = temp_dir();
-        std::os::unix::fs::symlink("elsewhere", dir.path().join(NAME)).unwrap();
+        // Others can read it, and so could lock it.
+        fs::write(file_in(dir.path()), "").unwrap();
+        fs::set_permissions(file_in(dir.path()), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(begin(dir.path(), "run7").unwrap().is_none());
+        let dir = temp_dir();
+        std::os::unix::fs::symlink("elsewhere", file_in(dir.path())).unwrap();
         assert!(begin(dir.path(), "run7").unwrap().is_none() && !dir.path().join("elsewhere").exists());
         assert!(begin(&dir.path().join("nowhere"), "run7").unwrap().is_none());
     }
@@ -352,23 +450,23 @@ mod tests {
         let (root, there) = (dir.path(), dir.path().join("there"));
         fs::create_dir(&there).unwrap();
         let plan = |sources: &[&str]| Plan { sources: sources.iter().map(Into::into).collect(), ..Plan::default() };
+        let found = |plan: &Plan, destination: &Destination| {
+            let place = Place::of(plan, destination).unwrap();
+            let names = place.copies.into_iter().map(|copied| String::from_utf8(copied.name).unwrap());
+            (place.dir, names.collect::<Vec<_>>())
+        };
         let into = Destination::Directory(there.clone().into());
-        for (sources, names) in [(&["a/b", "c/"][..], &["b", "c"][..]), (&["a/.", "."], &[".", "."]), (&["/"], &["."])]
-        {
-            let place = Place::of(&plan(sources), &into).unwrap();
-            assert_eq!(
-                (place.dir, place.names),
-                (there.clone(), names.iter().map(Into::into).collect()),
-                "{sources:?}"
-            );
-        }
-        let parents = Plan { parents: true, ..plan(&["a/b"]) };
-        assert_eq!(Place::of(&parents, &into).unwrap().names, ["a/b"]);
-        let exactly = |path: &Path| Place::of(&plan(&["a"]), &Destination::Exactly(path.into())).unwrap();
-        assert_eq!(exactly(&there), place(root, "there"));
-        assert_eq!(exactly(&root.join("new/")), place(root, "new"));
-        assert_eq!(exactly(Path::new("new")), place(Path::new("."), "new"));
-        assert_eq!(exactly(Path::new("/proc")), place(Path::new("/proc"), "."), "the root of another filesystem");
+        let expected = |dir: &Path, names: &[&str]| (dir.to_owned(), names.iter().map(ToString::to_string).collect());
+        assert_eq!(found(&plan(&["a/b", "c/"]), &into), expected(&there, &["b", "c"]));
+        assert_eq!(found(&plan(&["a/.", "c"]), &into), expected(&there, &[".", "c"]));
+        assert_eq!(found(&plan(&["/"]), &into), expected(&there, &["."]));
+        assert_eq!(found(&plan(&["a/."]), &into), expected(root, &["there"]), "as with -T");
+        assert_eq!(found(&Plan { parents: true, ..plan(&["a/b"]) }, &into), expected(&there, &["a/b"]));
+        let exactly = |path: &Path| found(&plan(&["a"]), &Destination::Exactly(path.into()));
+        assert_eq!(exactly(&there), expected(root, &["there"]));
+        assert_eq!(exactly(&root.join("new/")), expected(root, &["new"]));
+        assert_eq!(exactly(Path::new("new")), expected(Path::new("."), &["new"]));
+        assert_eq!(exactly(Path::new("/proc")), expected(Path::new("/proc"), &["."]), "the root of another filesystem");
         assert_eq!(Place::of(&plan(&["a"]), &Destination::Guess("x".into())), None);
     }
 }

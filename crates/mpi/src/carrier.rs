@@ -318,6 +318,9 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             }
         }
         let status = *self.desk.status.get()?;
+        if let Some(survey) = self.survey.take() {
+            self.show(&survey);
+        }
         self.line.send_to_others(&Talk::Status(status).encode());
         Some(status)
     }

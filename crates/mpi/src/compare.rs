@@ -17,7 +17,7 @@ use haul_frontend::screen::Screen;
 use haul_frontend::show::Show;
 use haul_frontend::{exit, session};
 
-use crate::agree::{self, Agreed};
+use crate::agree::{self, Agreed, Purpose};
 use crate::exchange::{Exchange, lock};
 use crate::line::{Line, SHORT_REST, next_rest};
 use crate::name::NAME;
@@ -29,7 +29,7 @@ const IN_HAND: usize = 2;
 
 /// Does it; returns the exit status of the job.
 pub fn compare_all(line: &mut Line<'_>, mut report: Report, plan: &Plan, show: Show) -> u8 {
-    let agreed = match agree::agree(line, plan, false, false) {
+    let agreed = match agree::agree(line, plan, false, Purpose::Read) {
         Ok((agreed, _)) => agreed,
         Err(why) => {
             if line.rank() == 0 {

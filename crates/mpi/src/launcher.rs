@@ -67,17 +67,24 @@ pub fn told(variable: impl Fn(&str) -> Option<String>) -> Option<Told> {
         };
         Some(Told { launcher, count, rank: rank.unwrap_or_default() })
     };
-    let of_library = OF_LIBRARIES.iter().filter_map(told).max_by_key(|told| told.count);
-    of_library.or_else(|| OF_SLURM.iter().find_map(told))
+    let of_library =
+        OF_LIBRARIES.iter().filter_map(told).max_by_key(|told| (told.count, told.launcher.ranks.is_some()));
+    let of_slurm = || OF_SLURM.iter().find_map(told);
+    // By PMIx alone Slurm tells no number.
+    match of_library {
+        Some(told) if told.launcher.ranks.is_none() => of_slurm().or(Some(told)),
+        told => told.or_else(of_slurm),
+    }
 }
 
 /// Compares the number of processes of this job with what its launcher has told it. `library` is what the MPI library says
 /// of itself.
 ///
-/// More processes than were told of are none of its business: a job can have several parts, of which each is told its own.
+/// A library that does not understand its launcher is alone. Where there are more ranks, what an outer launcher has told is
+/// none of their business.
 pub fn misfit(ranks: usize, library: &str, told: Option<Told>) -> Option<Misfit> {
     let Told { launcher, count, rank } = told?;
-    if count <= ranks {
+    if ranks > 1 || count <= ranks {
         return None;
     }
     let library = short(library);
@@ -149,6 +156,11 @@ mod tests {
                 &[("SLURM_NTASKS", "16"), ("SLURM_PROCID", "0")],
                 ["this job of Slurm is for 16 processes (SLURM_NTASKS)", "for one process, use haul"],
             ),
+            (
+                MPICH,
+                &[("PMIX_RANK", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_PROCID", "0")],
+                ["srun has started 8", "linked with MPICH"],
+            ),
             // A launcher in a batch job, with the library of another one.
             (MPICH, &[("SLURM_NTASKS", "1"), ("OMPI_COMM_WORLD_SIZE", "3")], ["of Open MPI has started 3", "MPICH"]),
         ] {
@@ -160,6 +172,9 @@ mod tests {
     #[test]
     fn one_of_them_says_it() {
         let variables = [("OMPI_COMM_WORLD_SIZE", "3"), ("OMPI_COMM_WORLD_RANK", "2")];
+        assert!(among(1, MPICH, &variables).is_some_and(|misfit| !misfit.speaks));
+        // Both say that there are two.
+        let variables = [("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1"), ("PMIX_RANK", "1")];
         assert!(among(1, MPICH, &variables).is_some_and(|misfit| !misfit.speaks));
     }
 
@@ -174,6 +189,9 @@ mod tests {
             (2, &[("SLURM_NTASKS", "16"), ("SLURM_STEP_NUM_TASKS", "2")]),
             // Two parts of a job, each of which is told its own number.
             (5, &[("SLURM_STEP_NUM_TASKS", "3")]),
+            // Started within a step of eight.
+            (4, &[("PMI_SIZE", "8"), ("OMPI_COMM_WORLD_SIZE", "4")]),
+            (2, &[("PMIX_RANK", "5"), ("PMI_SIZE", "2")]),
             (1, &[("SLURM_NTASKS", "many")]),
         ] {
             assert_eq!(among(ranks, OPEN, variables), None, "{ranks} {variables:?}");

@@ -16,6 +16,7 @@ mod agree;
 mod at_work;
 mod carrier;
 mod compare;
+mod directory;
 mod exchange;
 mod figures;
 mod job;
@@ -49,6 +50,7 @@ use haul_frontend::{files, watch};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 
+use agree::Purpose;
 use job::Job;
 use launcher::Told;
 use line::Line;
@@ -58,19 +60,19 @@ fn main() -> ExitCode {
     panics::end_the_job();
     session::set_signals();
     let report = Report::new(NAME.as_bytes().to_vec());
+    // Without it the signal ends the job, as everywhere.
+    let asked = watch::requests().unwrap_or_default();
     let told = launcher::told(|name| env::var(name).ok());
     // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
         report.complain(b"cannot start: MPI is not available to this process");
-        return ExitCode::FAILURE;
+        return status::refused(env::args_os().skip(1)).into();
     };
     if threading < Threading::Funneled {
         report.complain(b"cannot start: this MPI does not work in a program with threads");
-        return ExitCode::FAILURE;
+        return status::refused(env::args_os().skip(1)).into();
     }
     stuck::watch();
-    // Without it the signal ends the job, as everywhere.
-    let asked = watch::requests().unwrap_or_default();
     let world = universe.world();
     let status = run(&world, report, Start { told, asked });
     drop(world);
@@ -133,7 +135,7 @@ fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
     let nothing = names.is_err();
     let (list, found) = names.ok().flatten().unzip();
     plan.list = list.or(plan.list);
-    match agree::agree(&mut line, &plan, progress, true) {
+    match agree::agree(&mut line, &plan, progress, Purpose::Write) {
         Ok(_) if nothing => 1,
         Ok((agreed, _at_work)) => {
             let found = found.unwrap_or_default();
@@ -168,12 +170,11 @@ fn refuse_misfit(line: &Line<'_>, report: &Report, told: Option<Told>) -> Option
 
 /// Says on rank 0 why nothing is done. Ranks with other options may be about to do something: they hear that they differ.
 fn refuse(line: &mut Line<'_>, report: &Report, complaint: &Complaint) -> u8 {
-    let nothing = Plan::default();
-    let agreed = agree::agree(line, &nothing, false, false);
+    let agreed = agree::agree(line, &Plan::default(), false, Purpose::Refuse);
     if line.rank() == 0 {
         match agreed {
-            Ok(_) => report.refuse(complaint),
-            Err(why) => report.refuse(&Complaint { message: why.into_bytes(), ..*complaint }),
+            Err(why) if !why.is_empty() => report.refuse(&Complaint { message: why.into_bytes(), ..*complaint }),
+            _ => report.refuse(complaint),
         }
     }
     status::refused(env::args_os().skip(1))
