@@ -18,19 +18,12 @@ pub fn hardware() -> String {
     )
 }
 
-/// Of the sources; the name says where these have changed since.
-pub fn commit() -> String {
-    let mut git = shell::command("git");
-    match shell::output(git.args(["describe", "--always", "--dirty", "--exclude=*"])) {
-        Ok(commit) if !commit.trim().is_empty() => commit.trim().to_owned(),
-        _ => "unknown".to_owned(),
-    }
-}
-
 /// Lines that describe machine, kernel and programs.
 pub fn describe(haul: &Path) -> Result<String> {
     let first = |text: String| text.lines().next().unwrap_or_default().to_owned();
     let cp = first(shell::output(shell::command("cp").arg("--version"))?);
     let own = shell::output(shell::command(haul).arg("--version")).map(first)?;
-    Ok(format!("{}; {own} (commit {}); {cp}", hardware(), commit()))
+    let commit = shell::output(shell::command("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
+    let commit = if commit.is_empty() { "unknown" } else { commit.trim() };
+    Ok(format!("{}; {own} (commit {commit}); {cp}", hardware()))
 }

@@ -1,6 +1,5 @@
 //! The software bill of materials: cargo-auditable puts the list of packages into a program, and scanners read it there.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -32,7 +31,7 @@ pub fn as_cargo(into: &Path) -> Result {
     // It starts what CARGO names, which must not be this script.
     let text = format!("#!/bin/sh\nCARGO='{}' exec '{}' auditable \"$@\"\n", real.display(), tool.display());
     shell::write(&script, &text)?;
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).map_err(shell::at(&script))
+    shell::make_executable(&script)
 }
 
 /// The packages that a program says it consists of, as `name version`.

@@ -36,25 +36,29 @@ pub fn run(args: &[String]) -> Result {
         return Ok(());
     };
     let kept = options.into.with_extension("json");
-    let mut outcomes = record::read(&kept, options.quick)?;
+    let before = record::today(&record::read(&kept)?, options.quick);
     let wanted = PARTS
         .iter()
         .filter(|part| options.only.is_empty() || options.only.iter().any(|name| name == part.name))
-        .filter(|part| !options.missing || !outcomes.iter().any(|one| one.part == part.name && one.verdict.is_ok()));
+        .filter(|part| !options.missing || !before.iter().any(|one| one.part == part.name && one.verdict.is_ok()));
     let wanted: Vec<&'static Part> = wanted.collect();
     let logs = shell::target().join("prove");
     shell::make_dir(&logs)?;
     let mpi = Mpi::look();
-    let machine = machine()?;
+    let (machine, commit) = (machine()?, commit(&options.into));
+    let mut failed = Vec::new();
     for part in &wanted {
         println!("\n==> {}: {}", part.name, part.what);
-        record::put(&mut outcomes, one(part, options.quick, &logs, &mpi, &machine)?);
+        let outcome = Outcome { commit: commit.clone(), ..one(part, options.quick, &logs, &mpi, &machine)? };
+        failed.extend(outcome.verdict.is_err().then_some(part.name));
+        // Another run may have added to it meanwhile.
+        let mut outcomes = record::read(&kept)?;
+        record::put(&mut outcomes, outcome);
         record::write(&kept, &outcomes)?;
-        shell::write(&options.into, &page::write(&outcomes, options.quick))?;
+        shell::write(&options.into, &page::write(&record::today(&outcomes, options.quick), options.quick))?;
     }
+    shell::write(&options.into, &page::write(&record::today(&record::read(&kept)?, options.quick), options.quick))?;
     println!("\n{}", options.into.display());
-    let failed = outcomes.iter().filter(|one| one.verdict.is_err() && wanted.iter().any(|part| part.name == one.part));
-    let failed: Vec<&str> = failed.map(|one| &one.part[..]).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
@@ -76,6 +80,9 @@ fn options(args: &[String]) -> Result<Option<Options>> {
     match options.only.iter().find(|name| !PARTS.iter().any(|part| part.name == name.as_str())) {
         Some(unknown) => Err(format!("no part {unknown:?}; `cargo xtask prove --list` names them")),
         None => {
+            if options.into.extension().is_some_and(|extension| extension == "json") {
+                return Err("--into wants the page; its record is beside it, as .json".into());
+            }
             if options.into.as_os_str().is_empty() {
                 // The page that is shipped is of parts at full length.
                 let folder = if options.quick { shell::target().join("prove") } else { shell::root().join("docs") };
@@ -105,6 +112,18 @@ fn machine() -> Result<Vec<String>> {
     Ok(lines)
 }
 
+/// Of the sources; the name says where these have changed since. The page and its record do not count.
+fn commit(page: &Path) -> String {
+    let mut status = shell::command("git");
+    status.args(["status", "--porcelain", "--untracked-files=no", "--", "."]);
+    for file in [page.to_owned(), page.with_extension("json")] {
+        status.arg(format!(":(exclude){}", file.strip_prefix(shell::root()).unwrap_or(&file).display()));
+    }
+    let changed = shell::output(&mut status).is_ok_and(|text| !text.trim().is_empty());
+    let commit = shell::output(shell::command("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
+    format!("{}{}", commit.trim(), if changed { "+" } else { "" })
+}
+
 fn filesystem() -> Result<String> {
     let mut stat = shell::command("stat");
     shell::output(stat.args(["--file-system", "--format=%T"]).arg(std::env::temp_dir()))
@@ -114,7 +133,9 @@ fn filesystem() -> Result<String> {
 /// Runs a part. Its output goes to a log, too.
 fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi, machine: &[String]) -> Result<Outcome> {
     let begun = shell::output(shell::command("date").args(["--utc", "+%Y-%m-%d, %H:%M UTC"]))?.trim().to_owned();
+    // What an earlier run has left is none of this one.
     let log = logs.join(format!("{}.log", part.name.replace(' ', "-")));
+    shell::remove(&log)?;
     let scratch = Scratch::new()?;
     let started = Instant::now();
     let verdict = match part.work {
@@ -145,7 +166,7 @@ fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi, machine: &[Stri
         part: part.name.into(),
         command: part.work.command(quick),
         begun,
-        commit: machine::commit(),
+        commit: String::new(),
         machine: machine.to_vec(),
         time,
         verdict,

@@ -33,25 +33,32 @@ impl Outcome {
     }
 }
 
-/// What is kept in this file, of parts as they are today; nothing if there is no such file.
-pub fn read(file: &Path, quick: bool) -> Result<Vec<Outcome>> {
+/// What is kept in this file, of parts that there are, at whatever length; nothing if there is no such file.
+pub fn read(file: &Path) -> Result<Vec<Outcome>> {
     if !file.exists() {
         return Ok(vec![]);
     }
     let text = std::fs::read(file).map_err(shell::at(file))?;
     let kept: Vec<Outcome> = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(kept.into_iter().filter(|outcome| outcome.part(quick).is_some()).collect())
+    Ok(kept.into_iter().filter(|outcome| PARTS.iter().any(|part| part.name == outcome.part)).collect())
 }
 
-/// Keeps them there.
+/// Those of parts as they are today, at this length.
+pub fn today(outcomes: &[Outcome], quick: bool) -> Vec<Outcome> {
+    outcomes.iter().filter(|outcome| outcome.part(quick).is_some()).cloned().collect()
+}
+
+/// Keeps them there, whole or not at all.
 pub fn write(file: &Path, outcomes: &[Outcome]) -> Result {
     let text = serde_json::to_string_pretty(outcomes).map_err(|error| error.to_string())?;
-    shell::write(file, &(text + "\n"))
+    let new = file.with_extension("new");
+    shell::write(&new, &(text + "\n"))?;
+    std::fs::rename(&new, file).map_err(shell::at(file))
 }
 
-/// Puts an outcome in the place of an earlier one of its part. They stand in the order of the parts.
+/// Puts an outcome in the place of an earlier one of its part and length. They stand in the order of the parts.
 pub fn put(outcomes: &mut Vec<Outcome>, outcome: Outcome) {
-    outcomes.retain(|one| one.part != outcome.part);
+    outcomes.retain(|one| (&one.part, &one.command) != (&outcome.part, &outcome.command));
     outcomes.push(outcome);
     outcomes.sort_by_key(|one| PARTS.iter().position(|part| part.name == one.part));
 }
@@ -82,12 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_at_another_length_is_not_kept() {
+    fn what_ran_at_another_length_is_kept_and_not_shown() {
         let dir = haul_testbed::temp_dir();
         let file = dir.path().join("proof.json");
-        assert_eq!(read(&file, false), Ok(vec![]));
+        assert_eq!(read(&file), Ok(vec![]));
         let shorter = Outcome { command: "HAUL_KILLS=3 cargo test".into(), ..outcome(0, "kills") };
-        write(&file, &[shorter, outcome(1, "safe")]).unwrap();
-        assert_eq!(read(&file, false), Ok(vec![outcome(1, "safe")]));
+        let mut all = vec![shorter, outcome(1, "safe")];
+        write(&file, &all).unwrap();
+        assert_eq!(read(&file), Ok(all.clone()));
+        assert_eq!(today(&all, false), [outcome(1, "safe")]);
+        put(&mut all, outcome(0, "longer"));
+        assert_eq!((all.len(), today(&all, false).len()), (3, 2));
     }
 }
