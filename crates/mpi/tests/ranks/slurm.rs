@@ -43,6 +43,25 @@ fn same(slurm: &Slurm, source: &str, copy: &str) {
     slurm.runs(&here(slurm, &format!("diff -r /{source} /{copy}")));
 }
 
+/// How many ranks catch SIGTERM.
+fn ready_to_be_stopped(slurm: &Slurm) -> usize {
+    let root = slurm.root();
+    let is_rank = |directory: &Path| {
+        let words = fs::read(directory.join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let program = words.split('\0').next().unwrap_or_default();
+        program.ends_with("haul-mpi") && words.contains(&*root.to_string_lossy())
+    };
+    let catches = |directory: &Path| {
+        let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        // Signal 15.
+        caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & (1 << 14) != 0)
+    };
+    let processes = fs::read_dir("/proc").expect("it is mounted").flatten().map(|entry| entry.path());
+    processes.filter(|directory| is_rank(directory) && catches(directory)).count()
+}
+
 #[test]
 fn srun_starts_ranks_that_know_of_each_other() {
     let Some(slurm) = stage("scratch/run7", 5000) else { return };
@@ -115,7 +134,8 @@ fn the_batch_script_ends_well_when_its_time_is_over_and_goes_on_from_the_queue()
     let job = slurm.runs(&submit);
     let job = job.trim();
     let copy = slurm.root().join("archive/run7");
-    slurm.until("it copies", || copy.exists().then_some(()));
+    // A rank that is not yet ready to be stopped would be killed by the signal.
+    slurm.until("all four copy", || (copy.exists() && ready_to_be_stopped(&slurm) == 4).then_some(()));
     // What Slurm does five minutes before the time is over.
     slurm.runs(&format!("scancel --batch --signal=TERM {job}"));
     slurm.until("it is back in the queue", || slurm.shows(job).contains("JobState=PENDING").then_some(()));
