@@ -165,23 +165,26 @@ impl AtWork {
             let Some((file, made)) = open(&directory, &name) else { return Ok(None) };
             let is_locked = locked(&file);
             // The last job may have removed it meanwhile.
-            if is_locked && !is_at(&file, &directory, &name) {
+            if is_locked == Ok(true) && !is_at(&file, &directory, &name) {
                 continue;
             }
-            let entered = if is_locked { enter(place, &name, &file, line)? } else { false };
-            if !entered {
-                if made {
-                    directory.keeping_times(|| directory.remove(&name)).ok();
-                }
-                return Ok(None);
+            if is_locked == Ok(true) && enter(place, &name, &file, line)? {
+                // Closing the file would do that, too.
+                range_lock::unlock(file.as_fd(), 0, 1).ok();
+                return Ok(Some(AtWork { directory, name, file: Some(file), probe: line.probe.1.clone() }));
             }
-            return Ok(Some(AtWork { directory, name, file: Some(file), probe: line.probe.1.clone() }));
+            // Still locked, so that nobody else uses it; or there are no locks at all.
+            if made && is_locked != Ok(false) {
+                // What cannot be removed stays, and is no harm.
+                directory.keeping_times(|| directory.remove(&name)).ok();
+            }
+            return Ok(None);
         }
         Ok(None)
     }
 }
 
-/// Adds a line, with byte 0 locked, and unlocks that. `false` if it cannot.
+/// Adds a line, with byte 0 locked. `false` if it cannot.
 fn enter(place: &Place, name: &str, mut file: &File, line: &Line) -> Result<bool, String> {
     let Some((lines, whole)) = read(file) else { return Ok(false) };
     let mut lives = false;
@@ -212,7 +215,6 @@ fn enter(place: &Place, name: &str, mut file: &File, line: &Line) -> Result<bool
         .and_then(|()| file.seek(SeekFrom::Start(keep)))
         .and_then(|_| file.write_all(text.as_bytes()));
     let mine = count < MOST_LINES && range_lock::try_lock(file.as_fd(), FIRST + count, 1) == Ok(true);
-    range_lock::unlock(file.as_fd(), 0, 1).ok();
     Ok(written.is_ok() && mine)
 }
 
@@ -234,16 +236,17 @@ fn remove_probe(line: &Line) {
     if is_probe(name)
         && let Ok(directory) = Directory::open(Path::new(OsStr::from_bytes(dir)))
     {
+        // Mostly it is not there.
         directory.keeping_times(|| directory.remove(name)).ok();
     }
 }
 
 impl Drop for AtWork {
-    /// Other jobs are told by the lock, which ends with the file. The last one removes it; one that cannot leaves it, as does
+    /// Other jobs see the lock, which ends with the file. The last one removes it; one that cannot leaves it, as does
     /// one that finds something else there.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
-        if !locked(&file) || !is_at(&file, &self.directory, &self.name) {
+        if locked(&file) != Ok(true) || !is_at(&file, &self.directory, &self.name) {
             return;
         }
         let Some((lines, _)) = read(&file) else { return };
@@ -285,14 +288,18 @@ fn open(directory: &Directory, name: &str) -> Option<(File, bool)> {
     None
 }
 
-/// Waits until nobody reads or changes it; `false` where there are no locks, or somebody takes too long.
-fn locked(file: &File) -> bool {
+/// Waits until nobody reads or changes it; `false` if somebody takes too long.
+///
+/// # Errors
+/// Where there are no locks.
+fn locked(file: &File) -> Result<bool, Errno> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match range_lock::try_lock(file.as_fd(), 0, 1) {
-            Ok(true) => return true,
+            Ok(true) => return Ok(true),
             Ok(false) | Err(Errno::INTR) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
-            _ => return false,
+            Ok(false) | Err(Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno),
         }
     }
 }

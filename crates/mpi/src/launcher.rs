@@ -1,13 +1,13 @@
 //! Whether the launcher that has started this process and its MPI library understand each other. Where they do not, each
 //! process is a job of its own that knows of no other, and all of them would write one copy. Pure.
 
-/// A program that starts the processes of a job, and the variables by which it tells each of them how many there are, and
+/// A program that starts the processes of a job, and the variables by which it reports to each of them how many there are, and
 /// which one it is.
 #[derive(Debug)]
 struct Launcher {
     /// Itself and a verb, before the number of processes.
     starts: &'static str,
-    /// `None`: it tells only which one.
+    /// `None`: it reports only which one.
     ranks: Option<&'static str>,
     rank: &'static str,
 }
@@ -46,9 +46,9 @@ pub struct Misfit {
     pub speaks: bool,
 }
 
-/// What the launcher of this process has told it.
+/// What the launcher of this process has reported to it.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub struct Launch {
     launcher: &'static Launcher,
     /// Processes that there are at least.
     count: usize,
@@ -57,33 +57,33 @@ pub struct Told {
 
 /// Reads it, with `variable` for one of the environment; `None` if there was no launcher. Before MPI begins: some libraries
 /// set these variables themselves.
-pub fn told(variable: impl Fn(&str) -> Option<String>) -> Option<Told> {
+pub fn launch(variable: impl Fn(&str) -> Option<String>) -> Option<Launch> {
     let number = |name: &str| variable(name)?.parse::<usize>().ok();
-    let told = |launcher: &'static Launcher| {
+    let reported = |launcher: &'static Launcher| {
         let rank = number(launcher.rank);
         let count = match launcher.ranks {
             Some(ranks) => number(ranks)?,
             None => rank? + 1,
         };
-        Some(Told { launcher, count, rank: rank.unwrap_or_default() })
+        Some(Launch { launcher, count, rank: rank.unwrap_or_default() })
     };
     let of_library =
-        OF_LIBRARIES.iter().filter_map(told).max_by_key(|told| (told.count, told.launcher.ranks.is_some()));
-    let of_slurm = || OF_SLURM.iter().find_map(told);
-    // By PMIx alone Slurm tells no number.
+        OF_LIBRARIES.iter().filter_map(reported).max_by_key(|one| (one.count, one.launcher.ranks.is_some()));
+    let of_slurm = || OF_SLURM.iter().find_map(reported);
+    // By PMIx alone Slurm reports no number.
     match of_library {
-        Some(told) if told.launcher.ranks.is_none() => of_slurm().or(Some(told)),
-        told => told.or_else(of_slurm),
+        Some(one) if one.launcher.ranks.is_none() => of_slurm().or(Some(one)),
+        other => other.or_else(of_slurm),
     }
 }
 
-/// Compares the number of processes of this job with what its launcher has told it. `library` is what the MPI library says
+/// Compares the number of processes of this job with what its launcher has reported to it. `library` is what the MPI library says
 /// of itself.
 ///
-/// A library that does not understand its launcher is alone. Where there are more ranks, what an outer launcher has told is
+/// A library that does not understand its launcher is alone. Where there are more ranks, what an outer launcher has reported is
 /// none of their business.
-pub fn misfit(ranks: usize, library: &str, told: Option<Told>) -> Option<Misfit> {
-    let Told { launcher, count, rank } = told?;
+pub fn misfit(ranks: usize, library: &str, launch: Option<Launch>) -> Option<Misfit> {
+    let Launch { launcher, count, rank } = launch?;
     if ranks > 1 || count <= ranks {
         return None;
     }
@@ -102,7 +102,7 @@ pub fn misfit(ranks: usize, library: &str, told: Option<Told>) -> Option<Misfit>
          haul-mpi is linked with {library}; {cure}",
         launcher.starts
     );
-    // Where only its number tells of a rank, the first does not know.
+    // Where only its number is known of a rank, the first does not know.
     let speaker = if launcher.ranks.is_none() { 1 } else { 0 };
     Some(Misfit { why, speaks: rank == speaker })
 }
@@ -123,7 +123,7 @@ mod tests {
 
     fn among(ranks: usize, library: &str, variables: &[(&str, &str)]) -> Option<Misfit> {
         let value = |name: &str| variables.iter().find(|(variable, _)| *variable == name);
-        misfit(ranks, library, told(|name| value(name).map(|(_, value)| (*value).to_owned())))
+        misfit(ranks, library, launch(|name| value(name).map(|(_, value)| (*value).to_owned())))
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
             // Fewer processes than the batch job has room for.
             (2, &[("SLURM_NTASKS", "16"), ("SLURM_STEP_NUM_TASKS", "16"), ("OMPI_COMM_WORLD_SIZE", "2")]),
             (2, &[("SLURM_NTASKS", "16"), ("SLURM_STEP_NUM_TASKS", "2")]),
-            // Two parts of a job, each of which is told its own number.
+            // Two parts of a job, each of which knows its own number.
             (5, &[("SLURM_STEP_NUM_TASKS", "3")]),
             // Started within a step of eight.
             (4, &[("PMI_SIZE", "8"), ("OMPI_COMM_WORLD_SIZE", "4")]),

@@ -52,7 +52,7 @@ use mpi::topology::SimpleCommunicator;
 
 use agree::Purpose;
 use job::Job;
-use launcher::Told;
+use launcher::Launch;
 use line::Line;
 use name::NAME;
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let report = Report::new(NAME.as_bytes().to_vec());
     // Without it the signal ends the job, as everywhere.
     let asked = watch::requests().unwrap_or_default();
-    let told = launcher::told(|name| env::var(name).ok());
+    let launch = launcher::launch(|name| env::var(name).ok());
     // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
         report.complain(b"cannot start: MPI is not available to this process");
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     }
     stuck::watch();
     let world = universe.world();
-    let status = run(&world, report, Start { told, asked });
+    let status = run(&world, report, Start { launch, asked });
     drop(world);
     drop(universe);
     ExitCode::from(status)
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 
 /// What is known before the ranks know of each other.
 struct Start {
-    told: Option<Told>,
+    launch: Option<Launch>,
     /// Somebody wants to know how far the job is.
     asked: Arc<AtomicBool>,
 }
@@ -103,7 +103,7 @@ fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
         Err(complaint) => return refuse(&mut line, &report, &complaint),
     };
     if !matches!(wanted, Invocation::Print(_))
-        && let Some(status) = refuse_misfit(&line, &report, start.told)
+        && let Some(status) = refuse_misfit(&line, &report, start.launch)
     {
         return status;
     }
@@ -159,9 +159,9 @@ fn find_names(report: &Report, plan: &Plan, first: bool) -> Survey {
 
 /// The exit status, if this process is not one of those that its launcher has started together: a copy by each of them
 /// would be a copy of everything.
-fn refuse_misfit(line: &Line<'_>, report: &Report, told: Option<Told>) -> Option<u8> {
+fn refuse_misfit(line: &Line<'_>, report: &Report, launch: Option<Launch>) -> Option<u8> {
     let library = mpi::environment::library_version().unwrap_or_default();
-    let misfit = launcher::misfit(line.ranks(), &library, told)?;
+    let misfit = launcher::misfit(line.ranks(), &library, launch)?;
     if misfit.speaks {
         report.complain(misfit.why.as_bytes());
     }
