@@ -117,9 +117,13 @@ fn commit(page: &Path) -> String {
     let mut status = shell::command("git");
     status.args(["status", "--porcelain", "--untracked-files=no", "--", "."]);
     for file in [page.to_owned(), page.with_extension("json")] {
-        status.arg(format!(":(exclude){}", file.strip_prefix(shell::root()).unwrap_or(&file).display()));
+        // One that lies elsewhere is no change.
+        if let Ok(inside) = file.strip_prefix(shell::root()) {
+            status.arg(format!(":(exclude){}", inside.display()));
+        }
     }
-    let changed = shell::output(&mut status).is_ok_and(|text| !text.trim().is_empty());
+    // What git cannot say may have changed.
+    let changed = shell::output(&mut status).map_or(true, |text| !text.trim().is_empty());
     let commit = shell::output(shell::command("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
     format!("{}{}", commit.trim(), if changed { "+" } else { "" })
 }
