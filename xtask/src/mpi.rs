@@ -3,7 +3,6 @@
 //! The workspace is built with Open MPI. Build scripts of the crate `mpi-sys` do not notice that `MPICC` has changed, so
 //! MPICH has a target directory of its own, and what somebody else left in ours is looked at.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,8 +39,13 @@ impl Mpi {
         command.arg("--workspace");
         match self.missing {
             Some(_) => command.args(["--exclude", PACKAGE]),
-            None => Mpi::compiler(command).env("HAUL_MPI_MPICH", mpich_program()),
+            None => Mpi::both(command),
         };
+    }
+
+    /// The same for a command that runs tests of haul-mpi itself.
+    pub fn both(command: &mut Command) -> &mut Command {
+        Mpi::compiler(command).env("HAUL_MPI_MPICH", mpich_program())
     }
 
     /// Makes a command of cargo build with Open MPI, if it builds haul-mpi.
@@ -51,7 +55,12 @@ impl Mpi {
 
     /// Whether a package of the workspace can be built here.
     pub fn builds(&self, package: &str) -> bool {
-        package != PACKAGE || self.missing.is_none()
+        !Mpi::is_needed_by(package) || self.missing.is_none()
+    }
+
+    /// Whether a package of the workspace needs MPI.
+    pub fn is_needed_by(package: &str) -> bool {
+        package == PACKAGE
     }
 
     /// Builds it with both.
@@ -75,6 +84,11 @@ impl Mpi {
         build_with(MPICH, mpich_target())?;
         Ok("with Open MPI and with MPICH".to_owned().into())
     }
+
+    /// What this has built, with a name for each.
+    pub fn programs() -> impl Iterator<Item = (PathBuf, &'static str)> {
+        [(shell::target().join("debug").join(PACKAGE), PACKAGE), (mpich_program(), "haul-mpi-mpich")].into_iter()
+    }
 }
 
 fn build_with(compiler: &str, target: PathBuf) -> Result {
@@ -88,8 +102,8 @@ fn mpich_target() -> PathBuf {
     shell::target().join("mpich")
 }
 
-fn mpich_program() -> OsString {
-    mpich_target().join("debug").join(PACKAGE).into_os_string()
+fn mpich_program() -> PathBuf {
+    mpich_target().join("debug").join(PACKAGE)
 }
 
 /// Whether a build of the workspace was made with MPICH: by hand, and for the next one that does not ask again.

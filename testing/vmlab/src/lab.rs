@@ -1,7 +1,7 @@
 //! What cases work with: disks to make filesystems on, and rows to say what they found.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -75,6 +75,14 @@ impl Lab {
         let words: Vec<String> = words.iter().map(|word| word.replace(['\t', '\n', '\r'], " ")).collect();
         // Nobody can be told that the line is broken; the host misses its rows then.
         writeln!(self.line, "{}", words.join("\t")).unwrap_or_default();
+    }
+
+    /// Asks the host for what one machine cannot do to another: `kill` or `boot` it.
+    pub fn ask_host(&mut self, wish: &str, machine: &str) -> Result<(), String> {
+        self.say(&["host", wish, machine]);
+        let mut answer = String::new();
+        BufReader::new(&self.line).read_line(&mut answer).map_err(|error| format!("the host's answer: {error}"))?;
+        if answer.trim() == "done" { Ok(()) } else { Err(format!("the host answered {answer:?}")) }
     }
 
     /// What a case has measured, in JSON, for the host to keep.

@@ -10,10 +10,14 @@
 mod cases;
 mod haul;
 mod lab;
+mod network;
+mod served;
+mod server;
 mod tool;
 mod tree;
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::mount::{MountFlags, mount};
@@ -23,13 +27,14 @@ use lab::Lab;
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        for case in cases::ALL {
-            for kernel in case.kernels {
-                let quick = if case.quick_on.contains(kernel) { "quick" } else { "" };
-                println!("{kernel}\t{}\t{quick}\t{}", case.name, case.what);
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        return match ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
             }
-        }
-        return ExitCode::SUCCESS;
+        };
     }
     if let Err(why) = live() {
         eprintln!("the guest gives up: {why}");
@@ -37,6 +42,26 @@ fn main() -> ExitCode {
     rustix::fs::sync();
     reboot(RebootCommand::PowerOff).unwrap_or_else(|errno| eprintln!("the guest cannot be switched off: {errno}"));
     ExitCode::FAILURE // the kernel panics then, and QEMU ends too
+}
+
+/// What a process that is not the first does: lists the cases for the host, or helps on a machine that plays none.
+fn ask(arguments: &[&str]) -> Result<(), String> {
+    match arguments {
+        ["--list"] => {
+            for case in cases::ALL {
+                for kernel in case.kernels {
+                    let quick = if case.quick_on.contains(kernel) { "quick" } else { "" };
+                    let together = if case.together { "together" } else { "" };
+                    println!("{kernel}\t{}\t{quick}\t{together}\t{}", case.name, case.what);
+                }
+            }
+            Ok(())
+        }
+        ["mount"] => served::mount(),
+        ["grow", seed, root] => tree::grow(Path::new(root), seed.parse().map_err(|error| format!("{seed}: {error}"))?),
+        ["same", source, copy] => tree::same(Path::new(source), Path::new(copy), tree::NFS),
+        _ => Err("haul-vmlab knows --list, mount, grow SEED DIRECTORY and same SOURCE COPY".into()),
+    }
 }
 
 /// From the first process's first step to the last case.
@@ -49,10 +74,33 @@ fn live() -> Result<(), String> {
         mount(kind, at, kind, MountFlags::empty(), None).map_err(|errno| format!("{at}: {errno}"))?;
     }
     tool::run("ip link set lo up")?;
-    let line = File::options().write(true).open("/dev/ttyS1").map_err(|error| format!("/dev/ttyS1: {error}"))?;
+    let name = network::name()?;
+    if let Some(name) = &name {
+        network::join(name)?;
+    }
+    // What is written to it must not come back as an answer.
+    tool::run("stty -F /dev/ttyS1 raw -echo")?;
+    let line =
+        File::options().read(true).write(true).open("/dev/ttyS1").map_err(|error| format!("/dev/ttyS1: {error}"))?;
     let mut lab = Lab::new(line);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
     lab.say(&["up", release.trim()]);
+    match name.as_deref() {
+        Some("server") => {
+            served::begin(&mut lab)?;
+            network::wait()
+        }
+        Some("client") => {
+            served::mount()?;
+            network::wait()
+        }
+        Some(_) => {
+            network::until_there("server", &format!("test -e {}", served::READY))?;
+            network::until_there("client", &format!("test -e {}", served::READY))?;
+            served::mount()?;
+        }
+        None => {}
+    }
     let wanted = tool::word("haul.cases")?.unwrap_or_default();
     for name in wanted.split(',') {
         match cases::ALL.iter().find(|case| case.name == name) {

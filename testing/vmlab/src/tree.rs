@@ -1,8 +1,9 @@
 //! The tree that is copied, and what else than haul says of its copy.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use haul_testbed::guest::Noise;
@@ -30,6 +31,9 @@ pub struct Keeps {
 
 /// What local filesystems keep.
 pub const ALL: Keeps = Keeps { xattrs: true, acls: true, posix: true };
+
+/// What NFS 4.2 keeps: attributes of users since Linux 5.9, no POSIX ACLs.
+pub const NFS: Keeps = Keeps { xattrs: true, acls: false, posix: true };
 
 /// Makes a tree of about 10 MiB.
 pub fn plant(root: &Path, keeps: Keeps) -> Result<(), String> {
@@ -74,6 +78,66 @@ fn plant_all(root: &Path, keeps: Keeps) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Makes a random tree that NFS keeps: some directories, files of all sizes up to one of several MiB, holes, links.
+pub fn grow(root: &Path, seed: u64) -> Result<(), String> {
+    grow_all(root, &mut Noise::new(seed)).map_err(|error| format!("a random tree: {error}"))?;
+    date(root)
+}
+
+fn grow_all(root: &Path, noise: &mut Noise) -> std::io::Result<()> {
+    let mut directories = vec![root.to_owned()];
+    fs::create_dir(root)?;
+    for number in 0..2 + noise.below(12) {
+        let parent = &directories[noise.below(directories.len() as u64) as usize];
+        let directory = parent.join(format!("directory-{number}"));
+        fs::create_dir(&directory)?;
+        fs::set_permissions(&directory, PermissionsExt::from_mode(0o700 | noise.below(0o100) as u32))?;
+        directories.push(directory);
+    }
+    let mut files: Vec<PathBuf> = Vec::new();
+    for number in 0..20 + noise.below(100) {
+        let path = directories[noise.below(directories.len() as u64) as usize].join(format!("entry-{number}"));
+        match noise.below(12) {
+            0 => symlink(format!("entry-{}", noise.below(100)), path)?,
+            1 if !files.is_empty() => fs::hard_link(&files[noise.below(files.len() as u64) as usize], path)?,
+            kind => {
+                grow_file(&path, kind, noise)?;
+                files.push(path);
+            }
+        }
+    }
+    // Of several chunks, so that both clients write to it.
+    let size = 3 * MIB + noise.below(6 * MIB);
+    fs::write(root.join("large"), noise.bytes(size as usize))
+}
+
+fn grow_file(path: &Path, kind: u64, noise: &mut Noise) -> std::io::Result<()> {
+    let file = File::create(path)?;
+    let size = noise.below(match kind {
+        2 => 4 * MIB,
+        3 => MIB,
+        4 => 1,
+        _ => 9000,
+    });
+    match kind {
+        2 => {
+            file.set_len(size)?;
+            for _ in 0..3 {
+                file.write_all_at(&noise.bytes(5000), noise.below(size))?;
+            }
+        }
+        _ => file.write_all_at(&noise.bytes(size as usize), 0)?,
+    }
+    file.set_permissions(PermissionsExt::from_mode(0o400 | noise.below(0o1000) as u32))?;
+    let (user, group) = (noise.below(3000) as u32, noise.below(3000) as u32);
+    std::os::unix::fs::fchown(&file, Some(user), Some(group))?;
+    if noise.below(6) == 0 {
+        let value = noise.number().to_string();
+        rustix::fs::fsetxattr(&file, c"user.colour", value.as_bytes(), rustix::fs::XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
 /// Gives everything a time long ago, so that no copy has it by chance.
 fn date(root: &Path) -> Result<(), String> {
     let listing = tool::output(&format!("find {} -depth ( -type f -o -type d )", root.display()))?;
@@ -100,6 +164,9 @@ pub fn same(source: &Path, copy: &Path, keeps: Keeps) -> Result<(), String> {
         Ok::<_, String>(lines)
     };
     differ("find", &seen(source)?, &seen(copy)?)?;
+    if keeps.posix {
+        differ("names of one file", &names_of_one_file(source)?, &names_of_one_file(copy)?)?;
+    }
     let attributes = |tool: &str, root: &Path| {
         let line = format!("{tool} .");
         let text = tool::finish(&line, tool::command(&line).current_dir(root))?;
@@ -109,7 +176,7 @@ pub fn same(source: &Path, copy: &Path, keeps: Keeps) -> Result<(), String> {
         Ok::<_, String>(records)
     };
     if keeps.xattrs {
-        let list = "getfattr --recursive --physical --dump --match=^user[.]";
+        let list = "getfattr --recursive --physical --no-dereference --dump --match=^user[.]";
         differ("getfattr", &attributes(list, source)?, &attributes(list, copy)?)?;
     }
     if keeps.acls {
@@ -117,6 +184,24 @@ pub fn same(source: &Path, copy: &Path, keeps: Keeps) -> Result<(), String> {
         differ("getfacl", &attributes(list, source)?, &attributes(list, copy)?)?;
     }
     Ok(())
+}
+
+/// The names that each file of several has in a tree, in one line for a file.
+fn names_of_one_file(root: &Path) -> Result<Vec<String>, String> {
+    let listed = tool::output(&format!("find {} -type f -links +1 -printf %i:%P\\n", root.display()))?;
+    let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, name) in listed.lines().filter_map(|line| line.split_once(':')) {
+        files.entry(file).or_default().push(name);
+    }
+    let mut lines: Vec<String> = files
+        .into_values()
+        .map(|mut names| {
+            names.sort_unstable();
+            names.join(" = ")
+        })
+        .collect();
+    lines.sort();
+    Ok(lines)
 }
 
 fn differ(what: &str, one: &[String], other: &[String]) -> Result<(), String> {

@@ -148,8 +148,9 @@ fn one(part: &'static Part, quick: bool, logs: &Path, mpi: &Mpi, machine: &[Stri
             let mut command = shell::cargo();
             command.args(["test", "--locked", "--package", package, "--test", test, "--", "--nocapture"]);
             command.envs(if quick { &[] } else { length }.iter().copied());
-            Mpi::compiler(&mut command);
-            logged(&mut command, &log).and_then(|()| counts::judge_log(&read(&log)?))
+            Mpi::both(&mut command);
+            let built = if Mpi::is_needed_by(package) { mpi.build().map(drop) } else { Ok(()) };
+            built.and_then(|()| logged(&mut command, &log)).and_then(|()| counts::judge_log(&read(&log)?))
         }
         Work::Task { full, quick: look } => {
             let (task, rest) = if quick { look } else { full }.split_first().unwrap_or((&"help", &[]));

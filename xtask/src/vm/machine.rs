@@ -11,13 +11,17 @@ pub struct Kernel {
     /// As people call it.
     pub name: &'static str,
     suite: &'static str,
+    /// What QEMU emulates for it.
+    pub processor: &'static str,
 }
 
 /// From the oldest that the mirrors have to the newest that runs with the libraries of Debian 12.
 pub const KERNELS: [Kernel; 3] = [
-    Kernel { name: "6.1", suite: "bookworm" },
-    Kernel { name: "5.10", suite: "bullseye" },
-    Kernel { name: "6.12", suite: "bookworm-backports" },
+    // Open MPI has atomic operations by cmpxchg16b.
+    Kernel { name: "6.1", suite: "bookworm", processor: "max" },
+    Kernel { name: "5.10", suite: "bullseye", processor: "max" },
+    // It allocates memory by cmpxchg16b, and dies of how QEMU 7.2 emulates that.
+    Kernel { name: "6.12", suite: "bookworm-backports", processor: "max,-cx16" },
 ];
 
 /// What the guest's system is made of, with all that these need.
@@ -36,7 +40,11 @@ const SYSTEM: &[&str] = &[
     "iproute2",
     "kmod",
     "mount",
+    "mpich",
     "nfs-kernel-server",
+    "openmpi-bin",
+    "openssh-client",
+    "openssh-server",
     "samba",
     "thin-provisioning-tools",
     "util-linux",
@@ -45,6 +53,14 @@ const SYSTEM: &[&str] = &[
 
 /// Without these the first process cannot reach its disk.
 const FIRST_MODULES: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
+
+/// How large the disk of the system is.
+const SYSTEM_SIZE: u64 = 2 << 30;
+
+/// What the system is made of and how, in words. It is made anew where they have changed.
+fn recipe() -> String {
+    format!("2: {} bytes of {}", SYSTEM_SIZE, SYSTEM.join(" "))
+}
 
 /// The parts of a machine, made once and kept below `target/vm`.
 pub struct Machine {
@@ -55,11 +71,12 @@ impl Machine {
     /// Makes what is not there yet.
     pub fn prepare() -> Result<Machine> {
         let machine = Machine { dir: shell::target().join("vm") };
-        let made = machine.dir.join("made");
-        if !made.exists() {
+        let (made, recipe) = (machine.dir.join("made"), recipe());
+        // What was made by another recipe lacks what the cases have come to need since.
+        if !fs::read_to_string(&made).is_ok_and(|of| of == recipe) {
             machine.remove("system")?;
             machine.fetch()?;
-            shell::write(&made, "")?;
+            shell::write(&made, &recipe)?;
         }
         Ok(machine)
     }
@@ -98,7 +115,8 @@ impl Machine {
             self.remove(&format!("system/{needless}"))?;
         }
         lay_system(&system)?;
-        make_disk(&self.system(), &system, 1 << 30)?;
+        make_keys(&system)?;
+        make_disk(&self.system(), &system, SYSTEM_SIZE)?;
         self.remove("system")?;
         self.remove("lists")
     }
@@ -178,8 +196,18 @@ fn lay_system(system: &Path) -> Result {
         shell::make_dir(&system.join(dir))?;
     }
     let files = [
-        ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+        (
+            "etc/passwd",
+            "root:x:0:0:root:/root:/bin/bash\nsshd:x:100:65534:sshd:/run/sshd:/bin/false\n\
+             nobody:x:65534:65534:nobody:/:/bin/false\n",
+        ),
         ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+        (
+            "etc/ssh/sshd_config",
+            "PermitRootLogin prohibit-password\nStrictModes no\nUseDNS no\nUsePAM no\nMaxStartups 100\n\
+             HostKey /root/.ssh/id_ed25519\nSetEnv PATH=/usr/sbin:/usr/bin:/sbin:/bin:/lab LC_ALL=C\n",
+        ),
+        ("etc/ssh/ssh_config", "Host *\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"),
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
         ("etc/hosts", "127.0.0.1 localhost guest\n"),
         ("etc/netconfig", "tcp tpi_cots_ord v inet tcp - -\nudp tpi_clts v inet udp - -\n"),
@@ -187,6 +215,17 @@ fn lay_system(system: &Path) -> Result {
         ("var/lib/nfs/rmtab", ""),
     ];
     files.iter().try_for_each(|(name, text)| shell::write(&system.join(name), text))
+}
+
+/// One key for everything: all guests are this system, and nobody else can reach them.
+fn make_keys(system: &Path) -> Result {
+    let dir = system.join("root/.ssh");
+    shell::make_dir(&dir)?;
+    let key = dir.join("id_ed25519");
+    // The guest's own program: this machine need not have it.
+    let mut generate = shell::command(system.join("usr/bin/ssh-keygen"));
+    shell::run(generate.args(["-q", "-t", "ed25519", "-N", "", "-C", "guest", "-f"]).arg(&key))?;
+    shell::copy(&dir.join("id_ed25519.pub"), &dir.join("authorized_keys"))
 }
 
 /// An image with an ext4 filesystem that holds a directory.

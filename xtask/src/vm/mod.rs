@@ -4,24 +4,25 @@
 //! between tabs.
 
 mod boot;
+mod disks;
+mod group;
 mod machine;
 mod measured;
 mod table;
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use disks::{Disks, PROGRAMS};
+use group::Group;
 use machine::{KERNELS, Kernel, Machine};
 use measured::Saved;
 use table::{Row, Table, Verdict};
 
 use crate::bench::options::{Options, wants};
+use crate::mpi::Mpi;
 use crate::packages;
 use crate::shell::{self, Checked, Result};
-
-/// How large the disk is that the guest makes its filesystems on. It takes only what is written.
-const SCRATCH: u64 = 6 << 30;
 
 /// Tells the guest to measure at length.
 const LONG: &str = "haul.long=1";
@@ -32,6 +33,8 @@ struct Case {
     name: String,
     /// Whether it is quick enough for `cargo xtask test`.
     quick: bool,
+    /// Whether several machines play it together.
+    together: bool,
     what: String,
 }
 
@@ -89,13 +92,11 @@ pub fn check() -> Result<Checked> {
     play(&programs, &cases, "")?.table.judge().map(Checked::from)
 }
 
-/// What the guests run, and the packages that it is in.
-const PROGRAMS: [(&str, &str); 3] = [("haul-cli", "haul"), ("haul-lab", "haul-lab"), ("haul-vmlab", "haul-vmlab")];
-
-/// Builds these; the directory where they are.
+/// Builds what the guests run, with haul-mpi where there is MPI; the directory where they are.
 fn build() -> Result<PathBuf> {
     let programs = PROGRAMS.iter().flat_map(|(package, program)| ["--package", package, "--bin", program]);
     shell::run(shell::cargo().args(["build", "--locked", "--quiet"]).args(programs))?;
+    Mpi::look().build()?;
     Ok(shell::target().join("debug"))
 }
 
@@ -104,7 +105,8 @@ fn cases(programs: &Path) -> Result<Vec<Case>> {
     let case = |line: &str| {
         let mut words = line.split('\t').map(str::to_owned);
         let (kernel, name) = (words.next()?, words.next()?);
-        Some(Case { kernel, name, quick: words.next()? == "quick", what: words.next()? })
+        let (quick, together) = (words.next()? == "quick", words.next()? == "together");
+        Some(Case { kernel, name, quick, together, what: words.next()? })
     };
     Ok(text.lines().filter_map(case).collect())
 }
@@ -150,11 +152,12 @@ fn play(programs: &Path, cases: &[Case], words: &str) -> Result<Played> {
     let machine = Machine::prepare()?;
     let disks = Disks::make(&machine, programs)?;
     let mut played = Played::default();
-    for kernel in &KERNELS {
-        let names: Vec<&str> = cases.iter().filter(|case| case.kernel == kernel.name).map(|case| &*case.name).collect();
+    for (kernel, together) in KERNELS.iter().flat_map(|kernel| [(kernel, false), (kernel, true)]) {
+        let here = cases.iter().filter(|case| case.kernel == kernel.name && case.together == together);
+        let names: Vec<&str> = here.map(|case| &*case.name).collect();
         if !names.is_empty() {
             let words = format!("haul.cases={} {words}", names.join(","));
-            play_on(&machine, kernel, &disks, &words, &mut played)?;
+            play_on(&machine, kernel, together, &disks, &words, &mut played)?;
         }
     }
     measured::compare(programs, &played.saved, &mut played.table);
@@ -163,22 +166,32 @@ fn play(programs: &Path, cases: &[Case], words: &str) -> Result<Played> {
 
 /// Where the guest's kernel does not come to run anything (an emulated processor at times misses that code was changed beside it,
 /// and the kernel stops with "int3"), it is booted again: that says nothing about haul.
-fn play_on(machine: &Machine, kernel: &Kernel, disks: &Disks, words: &str, played: &mut Played) -> Result {
+fn play_on(
+    machine: &Machine,
+    kernel: &Kernel,
+    together: bool,
+    disks: &Disks,
+    words: &str,
+    played: &mut Played,
+) -> Result {
     for boots_left in (0..BOOTS).rev() {
-        println!("booting Linux {}", kernel.name);
+        println!("booting Linux {}{}", kernel.name, if together { " on several machines" } else { "" });
         disks.empty_scratch()?;
         let (mut up, mut whole) = (false, false);
         let start = Instant::now();
-        let ended = boot::boot(machine, kernel, &[&disks.programs, &disks.scratch], words, |line| {
-            match line.split('\t').collect::<Vec<_>>()[..] {
-                ["up", release] => {
-                    up = true;
-                    println!("Linux {release} was up after {:.1} s", start.elapsed().as_secs_f64());
-                }
-                ["done"] => whole = true,
-                _ => played.hear(machine, kernel, line),
+        let hear = |line: &str| match line.split('\t').collect::<Vec<_>>()[..] {
+            ["up", release] => {
+                up = true;
+                println!("Linux {release} was up after {:.1} s", start.elapsed().as_secs_f64());
             }
-        });
+            ["done"] => whole = true,
+            _ => played.hear(machine, kernel, line),
+        };
+        let ended = if together {
+            Group::new(machine, kernel, disks, words).play(hear)
+        } else {
+            boot::boot(machine, kernel, disks, words, hear)
+        };
         match ended {
             Ok(time) if whole => println!("Linux {}: {:.1} s", kernel.name, time.as_secs_f64()),
             Ok(_) if !up && boots_left > 0 => {
@@ -194,40 +207,4 @@ fn play_on(machine: &Machine, kernel: &Kernel, disks: &Disks, words: &str, playe
         break;
     }
     Ok(())
-}
-
-/// The disks of one run, which go with it.
-struct Disks {
-    dir: PathBuf,
-    programs: PathBuf,
-    scratch: PathBuf,
-}
-
-impl Disks {
-    fn make(machine: &Machine, programs: &Path) -> Result<Disks> {
-        let dir = machine.dir().join(format!("run-{}", std::process::id()));
-        let disks = Disks { programs: dir.join("programs.img"), scratch: dir.join("scratch.img"), dir };
-        let content = disks.dir.join("programs");
-        shell::make_dir(&content)?;
-        for (_, name) in PROGRAMS {
-            // Who drops the caches of a guest waits for the programs to be read again, and nine tenths are for debuggers.
-            let (from, to) = (programs.join(name), content.join(name));
-            shell::run(shell::command("strip").arg("--strip-debug").arg("-o").arg(to).arg(from))?;
-        }
-        machine::make_disk(&disks.programs, &content, 512 << 20)?;
-        Ok(disks)
-    }
-
-    /// Each kernel finds the same empty disk.
-    fn empty_scratch(&self) -> Result {
-        let made = File::create(&self.scratch).and_then(|file| file.set_len(SCRATCH));
-        made.map_err(shell::at(&self.scratch))
-    }
-}
-
-impl Drop for Disks {
-    fn drop(&mut self) {
-        // What stays is litter below target/, and a later run has a directory of its own.
-        fs::remove_dir_all(&self.dir).unwrap_or_default();
-    }
 }

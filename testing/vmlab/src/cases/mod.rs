@@ -4,8 +4,10 @@ mod cifs;
 mod faults;
 mod measured;
 mod nfs;
+mod operations;
 mod power;
 mod smoke;
+mod together;
 mod uring;
 
 use crate::lab::Lab;
@@ -21,6 +23,8 @@ pub struct Case {
     pub kernels: &'static [&'static str],
     /// Those of them on which `cargo xtask test` plays it.
     pub quick_on: &'static [&'static str],
+    /// Whether a server and two clients of it are needed.
+    pub together: bool,
     /// Plays it.
     pub run: fn(&mut Lab) -> Result<(), String>,
 }
@@ -32,6 +36,7 @@ pub const ALL: &[Case] = &[
         what: "trees with all attributes on ext4, XFS and btrfs; every engine; staged and verified copies; a disk image",
         kernels: &["5.10", "6.1", "6.12"],
         quick_on: &["5.10"],
+        together: false,
         run: smoke::run,
     },
     Case {
@@ -39,6 +44,7 @@ pub const ALL: &[Case] = &[
         what: "NFS 4.2 on XFS, which can share extents: to, from and within; the server restarted, the server gone",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: nfs::on_xfs,
     },
     Case {
@@ -46,13 +52,23 @@ pub const ALL: &[Case] = &[
         what: "the same on ext4, which cannot",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: nfs::on_ext4,
+    },
+    Case {
+        name: "nfs-operations",
+        what: "what a small file costs on NFS 4.2 in operations: copied, updated, compared, and copied by cp",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: false,
+        run: operations::run,
     },
     Case {
         name: "cifs",
         what: "CIFS (SMB 3.1.1) to Samba: to, from and within; the server killed",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: cifs::run,
     },
     Case {
@@ -60,6 +76,7 @@ pub const ALL: &[Case] = &[
         what: "io_uring that is switched off",
         kernels: &["6.12"],
         quick_on: &["6.12"],
+        together: false,
         run: uring::run,
     },
     Case {
@@ -67,6 +84,7 @@ pub const ALL: &[Case] = &[
         what: "some sectors of the source cannot be read",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: faults::reading,
     },
     Case {
@@ -74,6 +92,7 @@ pub const ALL: &[Case] = &[
         what: "writes to the destination fail, are lost, or change on their way",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: faults::writing,
     },
     Case {
@@ -81,6 +100,7 @@ pub const ALL: &[Case] = &[
         what: "a thin pool without space, which tells it late",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: faults::thin,
     },
     Case {
@@ -88,6 +108,7 @@ pub const ALL: &[Case] = &[
         what: "power cuts of the destination, from the log of dm-log-writes",
         kernels: &["6.1"],
         quick_on: &["6.1"],
+        together: false,
         run: power::run,
     },
     Case {
@@ -95,6 +116,7 @@ pub const ALL: &[Case] = &[
         what: "haul-lab mapped-write on equal disks; the results of two kernels are compared",
         kernels: &["5.10", "6.1", "6.12"],
         quick_on: &["5.10", "6.12"],
+        together: false,
         run: measured::mapped_write,
     },
     Case {
@@ -102,6 +124,7 @@ pub const ALL: &[Case] = &[
         what: "haul-lab in-kernel on NFS 4.2 on XFS: COPY and CLONE, and bytes on the wire",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: measured::in_kernel_on_xfs,
     },
     Case {
@@ -109,7 +132,40 @@ pub const ALL: &[Case] = &[
         what: "the same on ext4",
         kernels: &["6.1"],
         quick_on: &[],
+        together: false,
         run: measured::in_kernel_on_ext4,
+    },
+    Case {
+        name: "clients",
+        what: "haul-mpi on two clients of an NFS 4.2 server",
+        kernels: &["6.1"],
+        quick_on: &["6.1"],
+        together: true,
+        run: together::look,
+    },
+    Case {
+        name: "clients-copy",
+        what: "haul-mpi with Open MPI and MPICH, and shards, on both clients, to ext4 and to XFS",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: true,
+        run: together::copies,
+    },
+    Case {
+        name: "clients-faults",
+        what: "a client without power, a server without power, a network cut for a minute; --resume",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: true,
+        run: together::faults,
+    },
+    Case {
+        name: "clients-random",
+        what: "50 random trees by haul-mpi and shards on both clients, and 20 kills",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: true,
+        run: together::random,
     },
 ];
 

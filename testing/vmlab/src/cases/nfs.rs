@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::haul;
 use crate::lab::{Found, Lab, Told};
+use crate::server::{OPTIONS, serve, start};
 use crate::tool;
-use crate::tree::{self, Keeps};
-
-/// What NFS 4.2 keeps: attributes of users since Linux 5.9, no POSIX ACLs.
-const KEEPS: Keeps = Keeps { xattrs: true, acls: false, posix: true };
+use crate::tree;
 
 /// Where the server keeps the filesystem that it exports.
 const EXPORTED: &str = "/tmp/guest/exported";
@@ -32,22 +30,22 @@ pub fn on_ext4(lab: &mut Lab) -> Result<(), String> {
 
 /// A mounted server for haul-lab, on a filesystem of this kind: where its client has it.
 pub fn served(lab: &mut Lab, kind: &str) -> Result<&'static Path, String> {
-    start(&lab.mounted(kind, "exported", 1024)?)?;
+    start_for(&lab.mounted(kind, "exported", 1024)?)?;
     mount("hard", Path::new(CLIENT))?;
     Ok(Path::new(CLIENT))
 }
 
 fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
     let source = lab.mounted("ext4", "source", 256)?.join("tree");
-    tree::plant(&source, KEEPS)?;
+    tree::plant(&source, tree::NFS)?;
     let exported = lab.mounted(kind, "exported", 768)?;
-    start(&exported)?;
+    start_for(&exported)?;
     mount("hard", Path::new(CLIENT))?;
     let (client, server) = (Path::new(CLIENT), Path::new(EXPORTED));
     lab.check("local -> NFS: -a", || {
         let run = haul::right(&format!("-aT {} {CLIENT}/tree", source.display()))?;
         tree::forget_cache()?;
-        tree::same(&source, &client.join("tree"), KEEPS)?;
+        tree::same(&source, &client.join("tree"), tree::NFS)?;
         tree::haul_agrees(&source, &server.join("tree"))?;
         Ok(Found::new(&run, "equal for the client and on the server"))
     });
@@ -55,7 +53,7 @@ fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
         tree::forget_cache()?;
         let back = source.with_file_name("back");
         let run = haul::right(&format!("-aT {CLIENT}/tree {}", back.display()))?;
-        tree::same(&source, &back, KEEPS)?;
+        tree::same(&source, &back, tree::NFS)?;
         let kib = tree::allocated(&back.join("sparse"))?;
         if kib > 1024 {
             return Err(format!("the holes of the sparse file are gone: {kib} KiB").into());
@@ -78,11 +76,11 @@ fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
 fn within(lab: &mut Lab, source: &Path, shares: bool) {
     let copy = |options: &str, name: &str, wanted: &[&str]| -> Told {
         tree::forget_cache()?;
-        let before = calls(CLIENT)?;
+        let before = calls(Path::new(CLIENT))?;
         let run = haul::right(&format!("-a {options} -T {CLIENT}/tree {CLIENT}/{name}"))?;
-        let after = calls(CLIENT)?;
+        let after = calls(Path::new(CLIENT))?;
         tree::forget_cache()?;
-        tree::same(source, &Path::new(EXPORTED).join(name), KEEPS)?;
+        tree::same(source, &Path::new(EXPORTED).join(name), tree::NFS)?;
         tree::haul_agrees(source, &Path::new(CLIENT).join(name))?;
         let made = |name: &str| count(&after, name) - count(&before, name);
         let said: Vec<String> =
@@ -120,7 +118,7 @@ fn staged(lab: &mut Lab, source: &Path, each: bool) {
             haul::right(&format!("-a {options} -T {} {}", source.display(), to.display()))?;
             let run = haul::right(&format!("-a {options} -T {} {}", source.display(), to.display()))?;
             tree::forget_cache()?;
-            tree::same(source, &Path::new(EXPORTED).join("staged"), KEEPS)?;
+            tree::same(source, &Path::new(EXPORTED).join("staged"), tree::NFS)?;
             tool::run(&format!("rm -r {}", to.display()))?;
             Ok(Found::new(&run, "equal, made and replaced"))
         });
@@ -206,10 +204,10 @@ fn mount(options: &str, at: &Path) -> Result<(), String> {
 }
 
 /// The client's own numbers of a mount: calls by name.
-fn calls(at: &str) -> Result<Vec<(String, u64)>, String> {
+pub fn calls(at: &Path) -> Result<Vec<(String, u64)>, String> {
     let text = fs::read_to_string("/proc/self/mountstats").map_err(|error| error.to_string())?;
-    let mount = text.split("device ").find(|part| part.contains(&format!(" mounted on {at} ")));
-    let mount = mount.ok_or_else(|| format!("nothing is known of {at}"))?;
+    let mount = text.split("device ").find(|part| part.contains(&format!(" mounted on {} ", at.display())));
+    let mount = mount.ok_or_else(|| format!("nothing is known of {}", at.display()))?;
     let call = |line: &str| {
         let (name, numbers) = line.trim().split_once(": ")?;
         Some((name.to_owned(), numbers.split(' ').next()?.parse().ok()?))
@@ -221,36 +219,9 @@ fn count(calls: &[(String, u64)], name: &str) -> u64 {
     calls.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
 }
 
-/// Starts a server for one directory.
-fn start(exported: &Path) -> Result<(), String> {
-    for module in ["nfsd", "nfs"] {
-        tool::run(&format!("modprobe {module}"))?;
-    }
-    let mounts = [("nfsd", "/proc/fs/nfsd"), ("rpc_pipefs", "/var/lib/nfs/rpc_pipefs")];
-    for (kind, at) in mounts {
-        if tool::run(&format!("mountpoint -q {at}")).is_err() {
-            tool::run(&format!("mount -t {kind} {kind} {at}"))?;
-        }
-    }
-    // After a restart clients have so long to say what they hold. The default is 90 s.
-    for time in ["nfsv4leasetime", "nfsv4gracetime"] {
-        fs::write(format!("/proc/fs/nfsd/{time}"), "10").map_err(|error| format!("{time}: {error}"))?;
-    }
-    let export = format!("{} *(rw,no_root_squash,no_subtree_check,insecure,fsid=0)\n", exported.display());
-    fs::write("/etc/exports", export).map_err(|error| error.to_string())?;
-    tool::run("exportfs -ra")?;
-    if tool::run("pidof rpc.mountd").is_err() {
-        tool::run("nfsdcld")?;
-        tool::run("rpc.mountd --no-nfs-version 3 --no-udp")?;
-    }
-    serve(8)
-}
-
-/// How many threads the server has; none ends it.
-fn serve(threads: u32) -> Result<(), String> {
-    tool::run(&format!("rpc.nfsd --no-udp --no-nfs-version 3 --nfs-version 4.2 {threads}"))?;
-    let now = fs::read_to_string("/proc/fs/nfsd/threads").map_err(|error| error.to_string())?;
-    if now.trim() == threads.to_string() { Ok(()) } else { Err(format!("the server has {} threads", now.trim())) }
+/// Starts a server for one directory, which its clients see as the root.
+fn start_for(exported: &Path) -> Result<(), String> {
+    start(&format!("{} *({OPTIONS},fsid=0)\n", exported.display()))
 }
 
 /// Ends the server and its exports, if there are any.
