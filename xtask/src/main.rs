@@ -46,9 +46,10 @@ Usage: cargo xtask TASK
                    every parser of disk images, or those named, under libFuzzer for so long each; builds its seeds from real
                    images (as root), needs a nightly toolchain and a C++ compiler; fails if one crashes
   vm [--only CASE,...] [--kernel NAME,...] [--list]
-                   haul in virtual machines: NFS 4.2, CIFS, failing devices, older kernels; fetches Debian's packages for
-                   them once, prints a table of what was found, fails if anything was wrong; --list names the cases; with
-                   --only, cases that measure do so at length, and their reports are printed
+                   haul in virtual machines: NFS 4.2, CIFS, failing devices, older kernels, haul-mpi and shards on two
+                   clients of a server; fetches Debian's packages for them once, prints a table of what was found,
+                   fails if anything was wrong; --list names the cases; with --only, cases that measure do so at
+                   length, and their reports are printed
   vm pair [KERNEL KERNEL]
                    haul-lab mapped-write in the guests of two kernels (5.10 and 6.12, or those named), on equal disks;
                    keeps both results, and prints the second compared with the first

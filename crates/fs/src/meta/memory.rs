@@ -16,14 +16,25 @@ use crate::error::What;
 pub struct PairMemory {
     reported: Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>,
     /// A run meets few filesystems.
-    filesystems: RwLock<Vec<(DeviceNumber, bool)>>,
+    filesystems: RwLock<Vec<(DeviceNumber, Rules)>>,
+}
+
+/// Whose rules a filesystem keeps to for owner, mode and ACLs of new files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of the kernel; it names ACLs in the list of attributes.
+    Kernel,
+    /// Those of an NFS server.
+    Nfs,
+    Unknown,
 }
 
 /// What failed, on which attributes, and what the kernel said.
 type Cause = (What, String, Errno);
 
-/// Filesystems that keep to the kernel's rules for owner, mode and ACLs of new files, and name ACLs in the list of
-/// attributes; the numbers are those of statfs(2).
+const NFS: u32 = 0x6969;
+
+/// Filesystems that keep to the kernel's rules; the numbers are those of statfs(2).
 const KEEP_TO_RULES: [u32; 6] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -51,16 +62,25 @@ impl PairMemory {
         seen.insert(((cause, detail.to_owned(), errno), source, dest))
     }
 
-    /// Whether this filesystem is one of [`KEEP_TO_RULES`]; it is asked once.
+    /// Whether this filesystem is one of [`KEEP_TO_RULES`].
     pub(super) fn keeps_to_rules(&self, object: Object<'_>, device: DeviceNumber) -> bool {
+        self.rules(object, device) == Rules::Kernel
+    }
+
+    /// The rules of a filesystem; it is asked once.
+    pub(super) fn rules(&self, object: Object<'_>, device: DeviceNumber) -> Rules {
         let known = self.filesystems.read();
-        if let Some((_, keeps)) = known.iter().find(|(known, _)| *known == device) {
-            return *keeps;
+        if let Some((_, rules)) = known.iter().find(|(known, _)| *known == device) {
+            return *rules;
         }
         drop(known);
-        let keeps =
-            fstatfs(object).is_ok_and(|fs| u32::try_from(fs.f_type).is_ok_and(|id| KEEP_TO_RULES.contains(&id)));
-        self.filesystems.write().push((device, keeps));
-        keeps
+        let kind = fstatfs(object).ok().and_then(|fs| u32::try_from(fs.f_type).ok());
+        let rules = match kind {
+            Some(NFS) => Rules::Nfs,
+            Some(kind) if KEEP_TO_RULES.contains(&kind) => Rules::Kernel,
+            _ => Rules::Unknown,
+        };
+        self.filesystems.write().push((device, rules));
+        rules
     }
 }

@@ -23,6 +23,7 @@ mod flags;
 mod memory;
 mod mode;
 mod new_entries;
+mod nfs4;
 mod owner;
 mod parent;
 mod request;

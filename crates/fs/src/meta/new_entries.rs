@@ -8,14 +8,15 @@ use crate::preserve::{ModeRule, Preserve};
 
 use super::acl;
 use super::caller::Caller;
-use super::memory::PairMemory;
+use super::memory::{PairMemory, Rules};
+use super::nfs4;
 
 const SET_GROUP_ID: u32 = 0o2000;
 const OWNERS_ALONE: u32 = 0o022;
 
 /// What is known for sure of the entries that we make in a directory of the destination.
 ///
-/// Only filesystems that are known to keep to the kernel's rules are judged, and only directories where nobody but
+/// Only filesystems that are known to keep to the kernel's rules, or show those of their server, are judged, and only directories where nobody but
 /// ourselves (or root) could change the answer after it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NewEntries {
@@ -43,8 +44,11 @@ impl NewEntries {
     pub fn of_found(directory: Object<'_>, found: &Inode, caller: Caller, memory: &PairMemory) -> NewEntries {
         // Whoever owns the directory can give it an ACL to hand on at any time.
         let safe = found.user == caller.user || found.user == 0;
-        let inherit_acl =
-            if safe && memory.keeps_to_rules(directory, found.id.device()) { hands_on_acl(directory) } else { None };
+        let inherit_acl = match memory.rules(directory, found.id.device()) {
+            Rules::Kernel if safe => hands_on_acl(directory),
+            Rules::Nfs if safe => hands_on_nfs4_acl(directory),
+            _ => None,
+        };
         NewEntries { inherit_acl, owner: None, closed: inherit_acl.is_some() && found.permissions & OWNERS_ALONE == 0 }
     }
 
@@ -76,4 +80,11 @@ fn hands_on_acl(directory: Object<'_>) -> Option<bool> {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Some(false),
         Err(_) => None,
     }
+}
+
+/// A server that shows no ACL may have one all the same.
+fn hands_on_nfs4_acl(directory: Object<'_>) -> Option<bool> {
+    let mut value = Vec::new();
+    directory.get_xattr(nfs4::ACL, &mut value).ok()?;
+    nfs4::is_handed_on(&value)
 }

@@ -160,11 +160,13 @@ impl Begun {
         if ended.right && messages.is_empty() { Ok(ended) } else { Err(format!("{line}: {}", messages.join("; "))) }
     }
 
-    /// Stops what the head has started, and with it the rest.
+    /// Ends what runs on the head. Without a launcher its ranks would wait for those of a machine that is gone.
     fn kill(mut self) -> Result<(), String> {
         for part in &mut self.parts {
             part.kill().map_err(|error| format!("{}: {error}", self.line))?;
         }
+        // Where nobody is left, nobody can be killed.
+        tool::run("busybox pkill -KILL -f ^haul").unwrap_or_default();
         self.finish().map(drop)
     }
 }
