@@ -92,6 +92,8 @@ _haul_value() {
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
         --stats)
             mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$value") ;;
+        --failures)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         *) return 1 ;;
     esac
 }
@@ -115,8 +117,8 @@ _haul_options=(
     --control= --priority= --durable --durable= --atomic --verify
     --verify= --checksum= --digests= --if-changed= --resume -v
     --verbose -q --quiet --debug --explain --progress
-    --progress= --stats --stats= --json --compare --dry-run
-    --fail-fast --keep-going --help --version
+    --progress= --stats --stats= --failures= --json --compare
+    --dry-run --fail-fast --keep-going --help --version
 )
 
 _haul() {

@@ -12,6 +12,7 @@ use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Partials, Summary};
 use haul_frontend::complaint::{Complaint, fatal, misuse};
 use haul_frontend::environment::Environment;
+use haul_frontend::failures::Failures;
 use haul_frontend::files::{self, ListFile};
 use haul_frontend::flags::Information;
 use haul_frontend::options::{Invocation, parse};
@@ -34,6 +35,7 @@ use crate::{brief, punch, shards, smartcp};
 
 /// What messages call the lists that it writes.
 const DIGEST_LIST: &str = "list of digests";
+const FAILURE_LIST: &str = "list of failures";
 const FILE_LIST: &str = "file list";
 
 /// How the process was started.
@@ -113,7 +115,16 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     }
     // Called as cp it prints what cp prints.
     let sums_up = with_progress && !show.quiet && call.persona == Persona::Haul;
-    let run = Command { call, report, plan: Arc::from(plan), show, digests: options.digests, skip, brief, sums_up };
+    let run = Command {
+        call,
+        report,
+        plan: Arc::from(plan),
+        show,
+        lists: (options.digests, options.failures),
+        skip,
+        brief,
+        sums_up,
+    };
     match options.list_out {
         Some(path) => run.list(&path),
         None => run.copy(),
@@ -123,37 +134,29 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
 /// Begins the list of digests, if there is to be one, and makes sure that no list replaces a file of a source. Gives what is
 /// written there.
 fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result<Vec<FileId>, Complaint> {
-    if let Some(message) = replaces_source(plan, options, report) {
+    let lists = [&options.digests, &options.failures, &options.list_out];
+    // Another shard would take it for a file of the source.
+    let alone = plan.shard.is_none();
+    let of_source = |path| files::replaces_source(plan, path, alone, report.quoter());
+    if let Some(message) = lists.into_iter().flatten().find_map(|path| of_source(path)) {
         return Err(misuse(message));
     }
-    if plan.checksum.is_none() {
-        return Ok(Vec::new());
-    }
-    let Some(path) = options.digests.as_deref() else {
-        report.list_digests(None);
-        return Ok(Vec::new());
+    let mut skip = Vec::new();
+    let begin = |what, path: &Path, report: &Report| {
+        let unwritten = |error| fatal(words::cannot_write(what, path, &error, report.quoter()));
+        ListFile::begin(path).map_err(unwritten)
     };
-    let unwritten = |error| fatal(words::cannot_write(DIGEST_LIST, path, &error, report.quoter()));
-    let list = ListFile::begin(path).map_err(unwritten)?;
-    let skip = list.id().into_iter().collect();
-    report.list_digests(Some(list));
+    if let Some(path) = &options.failures {
+        let list = begin(FAILURE_LIST, path, report)?;
+        skip.extend(list.id());
+        report.list_failures(Failures::listed(plan, list, options.zero_ends_names));
+    }
+    if plan.checksum.is_some() {
+        let list = options.digests.as_deref().map(|path| begin(DIGEST_LIST, path, report)).transpose()?;
+        skip.extend(list.as_ref().and_then(ListFile::id));
+        report.list_digests(list);
+    }
     Ok(skip)
-}
-
-/// Why a list cannot be written where it is to be, if it would replace a file of a source.
-fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option<Vec<u8>> {
-    let quoter = report.quoter();
-    [&options.digests, &options.list_out].into_iter().flatten().find_map(|path| {
-        let target = files::target_of(path).ok()?;
-        let source = run::source_of(plan, &target)?;
-        let why: &[u8] = match std::fs::metadata(&target) {
-            Ok(found) if found.is_file() => b"the list would replace ",
-            // Another shard would take it for a file of the source.
-            Err(_) if plan.shard.is_some() => b"with --shard the list cannot be ",
-            _ => return None,
-        };
-        Some([why, &quoter.path(path), b", which is in the source ", &quoter.path(Path::new(source))].concat())
-    })
 }
 
 /// Which part of which copy this is, as far as the command line does not say it.
@@ -191,8 +194,8 @@ struct Command {
     report: Arc<Report>,
     plan: Arc<Plan>,
     show: Show,
-    /// Where the digests go.
-    digests: Option<PathBuf>,
+    /// Where the digests and the names of failures go.
+    lists: (Option<PathBuf>, Option<PathBuf>),
     /// Lists that stand in the source.
     skip: Vec<FileId>,
     /// It is over in a moment.
@@ -220,7 +223,7 @@ impl Command {
             // Lists of digests are for other programs to read.
             shards::report(shards, self.plan.checksum.is_some() || self.show.json, &self.report);
         }
-        let listed = self.finish_digest_list();
+        let listed = self.finish_lists();
         let signal = caught.signal();
         if self.show.json {
             let record = self.record(&summary, exit::status(&summary, signal, !listed));
@@ -272,11 +275,22 @@ impl Command {
     }
 
     /// `false` if there is no list, though there should be one, which it reports.
-    fn finish_digest_list(&self) -> bool {
-        let Err(error) = self.report.finish_digest_list(self.plan.durable != Durable::None) else { return true };
-        let path = self.digests.as_deref().unwrap_or(Path::new(""));
-        self.report.fail(&words::cannot_write(DIGEST_LIST, path, &error, self.report.quoter()));
-        false
+    fn finish_lists(&self) -> bool {
+        let durable = self.plan.durable != Durable::None;
+        let ((digests, failures), report) = (&self.lists, &self.report);
+        let ended = [
+            (DIGEST_LIST, digests, report.finish_digest_list(durable)),
+            (FAILURE_LIST, failures, report.failures().map_or(Ok(()), |list| list.finish(durable))),
+        ];
+        let mut all = true;
+        for (what, path, ended) in ended {
+            if let Err(error) = ended {
+                let path = path.as_deref().unwrap_or(Path::new(""));
+                report.fail(&words::cannot_write(what, path, &error, report.quoter()));
+                all = false;
+            }
+        }
+        all
     }
 
     fn start_watching(&self, partials: &Partials, skip: &[FileId]) -> std::io::Result<Caught> {

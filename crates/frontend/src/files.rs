@@ -10,6 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use haul_copy::list::{self, FileList, LoadError};
+use haul_copy::plan::Plan;
+use haul_copy::run;
 use haul_sys::inode::{FileId, Inode};
 use haul_sys::rustix::fs::OFlags;
 use tempfile::TempPath;
@@ -87,9 +89,19 @@ impl ListFile {
 
     /// Adds a file and its digest.
     pub fn add(&mut self, path: &Path, digest: &str) {
+        self.write(&line(path, digest));
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
-            self.failed = self.out.write_all(&line(path, digest)).err();
+            self.failed = self.out.write_all(bytes).err();
         }
+    }
+
+    /// It cannot be what it is to be.
+    pub fn fail(&mut self, why: io::Error) {
+        self.failed.get_or_insert(why);
     }
 
     /// Makes it a file list, and gives it its name.
@@ -128,8 +140,22 @@ impl ListFile {
 ///
 /// # Errors
 /// What the system says of a link that leads nowhere.
-pub fn target_of(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn target_of(path: &Path) -> io::Result<PathBuf> {
     if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
+}
+
+/// Why a list cannot be written here, if it would replace a file of a source. Where several processes copy it, which are not
+/// `alone`, another one would take the list for a file to copy.
+pub fn replaces_source(plan: &Plan, path: &Path, alone: bool, quoter: &Quoter) -> Option<Vec<u8>> {
+    let target = target_of(path).ok()?;
+    let source = run::source_of(plan, &target)?;
+    let why: &[u8] = match fs::metadata(&target) {
+        Ok(found) if found.is_file() => b"the list would replace ",
+        Err(_) if plan.shard.is_some() => b"with --shard the list cannot be ",
+        Err(_) if !alone => b"the list of several processes cannot be ",
+        _ => return None,
+    };
+    Some([why, &quoter.path(path), b", which is in the source ", &quoter.path(Path::new(source))].concat())
 }
 
 /// One line of a list of digests. A name with a newline or a backslash in it is escaped, and a backslash before the digest says so.

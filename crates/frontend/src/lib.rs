@@ -25,6 +25,7 @@ pub mod complaint;
 pub mod environment;
 mod errno;
 pub mod exit;
+pub mod failures;
 pub mod files;
 pub mod flags;
 pub mod getopt;

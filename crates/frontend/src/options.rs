@@ -113,6 +113,7 @@ fn read(
         return comparison(draft);
     }
     deletion::settle_operands(draft)?;
+    choice::settle_failures(draft)?;
     destination::settle_repeated(draft, quoter)?;
     Ok(Invocation::Copy(Box::new(take(&mut draft.plan)), draft.show, take(&mut draft.run)))
 }

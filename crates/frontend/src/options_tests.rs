@@ -516,6 +516,23 @@ fn called_as_cp_only_the_letters_of_cp_are_options() {
 }
 
 #[test]
+fn failures_are_listed_only_where_files_from_can_take_them() {
+    for (line, why) in [
+        ("--failures=l -r a b c", "--failures wants one SOURCE"),
+        ("--failures=l -rL a b", "--failures does not go with -L"),
+        ("--failures=l --parents a b", "--failures does not go with --parents"),
+        ("--failures=l --move a b", "--failures does not go with --move"),
+        ("--failures=l --dry-run a b", "--failures does not go with --dry-run"),
+        ("--failures=l --list=m a b", "--failures does not go with --list"),
+        ("--failures=l --list-out=m a b", "--failures does not go with --list-out"),
+        ("-0 a b", "--from0 has a meaning only with --files-from and --failures"),
+    ] {
+        let said = refused(line);
+        assert!(said.contains(why), "{line}: {said}");
+    }
+}
+
+#[test]
 fn a_move_keeps_everything_and_refuses_what_it_cannot_be_with() {
     let moved = plan("--move");
     assert!(moved.moves && moved.recursive && !plan("-a").moves);

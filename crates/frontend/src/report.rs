@@ -21,6 +21,7 @@ use crate::causes::{Causes, Print};
 use crate::complaint::Complaint;
 use crate::errno::strerror;
 use crate::exit;
+use crate::failures::Failures;
 use crate::files::{self, ListFile};
 use crate::json;
 use crate::planned;
@@ -49,6 +50,8 @@ pub struct Report {
     /// Where digests go that are not printed.
     digest_list: Option<Mutex<ListFile>>,
     digests: bool,
+    /// Where the names of failures go.
+    failures: Option<Failures>,
     /// What a dry run has said would be done.
     planned: Mutex<planned::Totals>,
     cancel: Cancel,
@@ -77,6 +80,7 @@ impl Report {
             problems: AtomicU64::new(0),
             digest_list: None,
             digests: false,
+            failures: None,
             planned: Mutex::default(),
         }
     }
@@ -93,6 +97,16 @@ impl Report {
     pub fn finish_digest_list(&self, durable: bool) -> std::io::Result<()> {
         let Some(list) = &self.digest_list else { return Ok(()) };
         lock(list).finish(durable)
+    }
+
+    /// The names of failures are wanted.
+    pub fn list_failures(&mut self, failures: Failures) {
+        self.failures = Some(failures);
+    }
+
+    /// Where they go, if they are wanted.
+    pub fn failures(&self) -> Option<&Failures> {
+        self.failures.as_ref()
     }
 
     /// What the user wants to see besides messages. `with_bar`: so much that the run has to be watched. `every_error`: none is
@@ -275,6 +289,9 @@ impl Report {
         if error.what == What::ParentsNeedDirectory {
             // The command line is at fault.
             self.hint();
+        }
+        if let Some(failures) = &self.failures {
+            failures.hear(error);
         }
         if self.show.stats == Some(StatsFormat::Json) {
             self.screen().complain(record::error_line(error).as_bytes());

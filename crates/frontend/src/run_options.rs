@@ -12,6 +12,10 @@ pub struct RunOptions {
     pub throttling: Throttling,
     /// `--digests`: where the digests go.
     pub digests: Option<PathBuf>,
+    /// `--failures`: where the names go of what could not be copied.
+    pub failures: Option<PathBuf>,
+    /// A zero byte ends each of them, and not a line break.
+    pub zero_ends_names: bool,
     /// `--list-out`: where the list of what would be copied goes.
     pub list_out: Option<PathBuf>,
     /// `--list`: the list of what is copied.

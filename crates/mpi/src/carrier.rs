@@ -201,6 +201,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
                     survey.hear(from, standing);
                 }
             }
+            Talk::Failed(name) => self.desk.report.failures().into_iter().for_each(|failures| failures.add(&name)),
             status @ Talk::Status(_) => return Some(status),
         }
         None

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-use haul_copy::plan::Plan;
+use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Part, Partials, Summary};
 use haul_copy::stats::Stats;
+use haul_frontend::failures::Failures;
+use haul_frontend::files::ListFile;
 use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
@@ -28,6 +30,9 @@ use crate::figures::{self, Account};
 use crate::line::Line;
 use crate::name::NAME;
 use crate::status;
+use crate::talk::Talk;
+
+const FAILURES: &str = "list of failures";
 
 /// What all processes of the job are about to do.
 pub struct Job {
@@ -43,6 +48,8 @@ pub struct Job {
     pub chunk: u64,
     /// What was found out with the list of names, if there is one: the same in all processes.
     pub found: Stats,
+    /// Of these, in rank 0, those that could not be found.
+    pub failed: Vec<Vec<u8>>,
     /// Somebody wants to know how far the job is.
     pub asked: Arc<AtomicBool>,
 }
@@ -55,7 +62,7 @@ impl Job {
         let mut report = self.report(rank, &exchange);
         report.configure(self.show, &self.plan, self.agreed.progress, self.show.verbose);
         report.keep_count(&self.plan);
-        let prepared = self.prepare(rank, &mut report);
+        let prepared = self.prepare(rank, &mut report, &exchange);
         let report = Arc::new(report);
         let desk = Desk {
             report: Arc::clone(&report),
@@ -95,12 +102,28 @@ impl Job {
     ///
     /// # Errors
     /// What is wrong, for the user.
-    fn prepare(&mut self, rank: usize, report: &mut Report) -> Result<(), Vec<u8>> {
+    fn prepare(&mut self, rank: usize, report: &mut Report, exchange: &Arc<Exchange>) -> Result<(), Vec<u8>> {
         self.plan.destination = self.agreed.destination();
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
             // Rank 0 prints them.
             report.list_digests(None);
+        }
+        if let Some(path) = &self.options.failures {
+            let failures = match rank {
+                0 => {
+                    let list = ListFile::begin(path);
+                    let list = list.map_err(|error| words::cannot_write(FAILURES, path, &error, report.quoter()))?;
+                    let failures = Failures::listed(&self.plan, list, self.options.zero_ends_names);
+                    self.failed.iter().for_each(|name| failures.add(name));
+                    failures
+                }
+                _ => {
+                    let exchange = Arc::clone(exchange);
+                    Failures::passed_on(&self.plan, Box::new(move |name| exchange.say(0, Talk::Failed(name.to_vec()))))
+                }
+            };
+            report.list_failures(failures);
         }
         self.plan.data.profile = profile::load(&self.options.profiles, Persona::Haul, report)?;
         session::raise_descriptor_limit();
@@ -161,7 +184,11 @@ impl Job {
         summary.stats += &self.found;
         summary.failed |= self.found.errors > 0;
         session::explain_filter(report, &self.plan, self.show, &summary);
-        let output_failed = !report.finish();
+        let listed = report.failures().map_or(Ok(()), |list| list.finish(self.plan.durable != Durable::None));
+        if let (Err(error), Some(path)) = (&listed, &self.options.failures) {
+            report.fail(&words::cannot_write(FAILURES, path, error, report.quoter()));
+        }
+        let output_failed = !report.finish() || listed.is_err();
         let status = exit::status(&summary, caught.signal(), output_failed);
         if let Some(format) = self.show.stats {
             let (profile, time) = (self.plan.data.profile.as_deref(), started.elapsed());

@@ -31,15 +31,17 @@ mod stuck;
 mod talk;
 
 use std::env;
+use std::mem::take;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use haul_copy::Context;
 use haul_copy::plan::Plan;
 use haul_copy::run::{self, Partials, Session, Survey};
 use haul_frontend::complaint::{Complaint, fatal, misuse};
 use haul_frontend::environment::Environment;
+use haul_frontend::failures::Failures;
 use haul_frontend::flags::Information;
 use haul_frontend::help;
 use haul_frontend::options::{Invocation, parse};
@@ -51,6 +53,7 @@ use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 
 use agree::Purpose;
+use exchange::lock;
 use job::Job;
 use launcher::Launch;
 use line::Line;
@@ -87,7 +90,7 @@ struct Start {
     asked: Arc<AtomicBool>,
 }
 
-fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
+fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     let mut line = Line::new(world);
     let first = line.rank() == 0;
     let mut complaints = Vec::new();
@@ -121,6 +124,11 @@ fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
     if let Some(why) = options::refusal(&plan, &run_options) {
         return refuse(&mut line, &report, &fatal(why));
     }
+    if let Some(path) = &run_options.failures
+        && let Some(why) = files::replaces_source(&plan, path, false, report.quoter())
+    {
+        return refuse(&mut line, &report, &fatal(why));
+    }
     if show.json {
         return refuse(&mut line, &report, &fatal("'--json' is for one process: use haul"));
     }
@@ -131,6 +139,12 @@ fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
             Err(message) => return refuse(&mut line, &report, &fatal(message)),
         }
     }
+    let failed = Arc::new(Mutex::new(Vec::new()));
+    if first && run_options.failures.is_some() {
+        // The list is begun when all have agreed.
+        let keep = Arc::clone(&failed);
+        report.list_failures(Failures::passed_on(&plan, Box::new(move |name| lock(&keep).push(name.to_vec()))));
+    }
     let names = plan.names.as_ref().map(|_| find_names(&report, &plan, first).settle(&plan)).transpose();
     let nothing = names.is_err();
     let (list, found) = names.ok().flatten().unzip();
@@ -139,7 +153,9 @@ fn run(world: &SimpleCommunicator, report: Report, start: Start) -> u8 {
         Ok(_) if nothing => 1,
         Ok((agreed, _at_work)) => {
             let found = found.unwrap_or_default();
-            Job { agreed, plan: *plan, show, options: run_options, chunk, found, asked: start.asked }.run(&mut line)
+            let failed = take(&mut *lock(&failed));
+            Job { agreed, plan: *plan, show, options: run_options, chunk, found, failed, asked: start.asked }
+                .run(&mut line)
         }
         Err(why) => {
             if first {

@@ -27,6 +27,8 @@ pub enum Talk {
     Ask,
     /// How far the sender is.
     Standing(Vec<u8>),
+    /// The name of what the sender could not copy.
+    Failed(Vec<u8>),
 }
 
 impl Talk {
@@ -46,6 +48,7 @@ impl Talk {
             Talk::Status(status) => (10, vec![status]),
             Talk::Ask => (11, Vec::new()),
             Talk::Standing(bytes) => (12, bytes),
+            Talk::Failed(name) => (13, name),
         };
         // At the end, where it costs no copy.
         payload.push(kind);
@@ -70,6 +73,7 @@ impl Talk {
             10 => Talk::Status(*bytes.first()?),
             11 => Talk::Ask,
             12 => Talk::Standing(bytes),
+            13 => Talk::Failed(bytes),
             _ => return None,
         })
     }
@@ -95,6 +99,7 @@ mod tests {
             Talk::Status(130),
             Talk::Ask,
             Talk::Standing(b"{}".to_vec()),
+            Talk::Failed(b"a/b".to_vec()),
         ] {
             assert_eq!(Talk::decode(talk.clone().encode()), Some(talk));
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use haul_copy::filter::{BadPattern, Filter, Rule};
 use haul_copy::list::Names;
+use haul_copy::plan::Dereference;
 use haul_sys::inode::Time;
 
 use super::draft::{Draft, Flag};
@@ -145,7 +146,7 @@ pub const FLAGS: &[Flag] = &[
     Flag {
         short: "0",
         long: "from0",
-        help: "with --files-from: a zero byte ends each name",
+        help: "with --files-from and --failures: a zero byte ends each name",
         details: "As find -print0 writes them: a name may then have line breaks in it.",
         effect: Switch(|draft| draft.from0 = true),
         modes: &[Mode::Compare],
@@ -170,11 +171,34 @@ fn read_text(draft: &mut Draft, path: &Path, what: &str, quoter: &Quoter) -> Res
     if read as u64 > MOST_TEXT { Err(unusable("it is larger than 1 GiB")) } else { Ok(text) }
 }
 
+/// What does not go with `--failures`, whose names `--files-from` must understand.
+pub fn settle_failures(draft: &mut Draft) -> Result<(), Complaint> {
+    if draft.run.failures.is_none() {
+        return Ok(());
+    }
+    draft.run.zero_ends_names = draft.from0;
+    let plan = &draft.plan;
+    if plan.sources.len() > 1 {
+        return Err(misuse("--failures wants one SOURCE, which the names are below"));
+    }
+    [
+        (plan.recursive && plan.dereference == Dereference::Always, "-L"),
+        (plan.parents, "--parents"),
+        (plan.moves, "--move"),
+        (plan.dry_run, "--dry-run"),
+        (draft.run.list.is_some(), "--list"),
+        (draft.run.list_out.is_some(), "--list-out"),
+    ]
+    .into_iter()
+    .find_map(|(asked, option)| asked.then(|| misuse(format!("--failures does not go with {option}"))))
+    .map_or(Ok(()), Err)
+}
+
 /// Reads the list of names.
 pub fn settle_names(draft: &mut Draft, quoter: &Quoter) -> Result<(), Complaint> {
     let Some(path) = draft.files_from.take() else {
-        return match draft.from0 {
-            true => Err(misuse("--from0 has a meaning only with --files-from")),
+        return match draft.from0 && draft.run.failures.is_none() {
+            true => Err(misuse("--from0 has a meaning only with --files-from and --failures")),
             false => Ok(()),
         };
     };

@@ -2,9 +2,9 @@
 
 use super::draft::{Draft, Flag};
 use crate::complaint::{Complaint, misuse};
-use crate::flags::Argument::Optional;
+use crate::flags::Argument::{Optional, Required};
 use crate::flags::Category::Output;
-use crate::flags::Effect::{Print, Switch, Word};
+use crate::flags::Effect::{Print, Switch, Value, Word};
 use crate::flags::{Information, Mode};
 use crate::show::{StatsFormat, When};
 use crate::values::{Origin, Values, own};
@@ -80,6 +80,24 @@ pub const FLAGS: &[Flag] = &[
                   The fields are described in docs/stats.md.",
         effect: Word("text", |draft, word| {
             draft.show.stats = Some(if word == "json" { StatsFormat::Json } else { StatsFormat::Text });
+        }),
+        ..Flag::own(Output)
+    },
+    Flag {
+        long: "failures",
+        argument: Required("FILE"),
+        values: Values::File,
+        help: "write the names that failed to FILE, for --files-from",
+        details: "One SOURCE is wanted, and the names are below it, one in each line, or with a zero byte behind each with \
+                  -0; a name may be there twice. haul -a -r --files-from=FILE with the same operands copies these again \
+                  and nothing else. What is about no entry, such as a journal that cannot be written, is a dot, which \
+                  stands for all of SOURCE, and so is SOURCE itself. What was not begun, since a signal stopped the \
+                  copy, is not in FILE. FILE gets its name when the copy has ended, and is empty if nothing failed. haul \
+                  does not copy it if it is in the source, and never replaces a file there. It does not go with \
+                  -L, --parents, --move, --list, --list-out, --compare and --dry-run.",
+        effect: Value(|draft, given| {
+            draft.run.failures = given.path();
+            Ok(())
         }),
         ..Flag::own(Output)
     },

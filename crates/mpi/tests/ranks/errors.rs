@@ -50,6 +50,44 @@ fn a_file_that_cannot_be_read_is_reported_and_all_others_are_copied() {
 }
 
 #[test]
+fn all_ranks_list_what_failed_and_another_job_copies_it() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    for part in 0..8 {
+        fs::create_dir_all(dir.join(format!("source/{part}"))).expect("a directory");
+        for file in 0..20 {
+            fs::write(dir.join(format!("source/{part}/{file}")), format!("{part} {file}")).expect("a file");
+        }
+    }
+    fs::write(dir.join("names"), "0\n1\n2\n3\n4\n5\n6\n7\nnone\n").expect("a list");
+    for mpi in Mpi::all() {
+        let blocked: Vec<String> = (0..8).map(|part| format!("{part}/{}", 2 * part)).collect();
+        for name in &blocked {
+            fs::create_dir_all(dir.join("result").join(name)).expect("a directory");
+        }
+        let words = ["-a", "-r", "--files-from=names", "--failures=list", "-T", "source", "result"];
+        Job::new(mpi, 4, &dir, &words).run().failed_with(1);
+        let list = fs::read_to_string(dir.join("list")).expect("there is a list");
+        let mut listed: Vec<&str> = list.lines().collect();
+        listed.sort_unstable();
+        listed.dedup();
+        let wanted: Vec<&str> = blocked.iter().map(String::as_str).chain(["none"]).collect();
+        assert_eq!(listed, wanted, "{mpi:?}");
+        for name in &blocked {
+            fs::remove_dir(dir.join("result").join(name)).expect("it is empty");
+        }
+        fs::write(dir.join("source/none"), "here now").expect("a file");
+        let words = ["-a", "-r", "--files-from=list", "--failures=list", "-T", "source", "result"];
+        Job::new(mpi, 4, &dir, &words).run().succeeded();
+        assert_eq!(fs::read(dir.join("list")).expect("there is a list"), b"", "{mpi:?}");
+        let found = differences(&look(&dir.join("source")), &look(&dir.join("result")));
+        assert_eq!(found, [""; 0], "{mpi:?}");
+        remove(&dir.join("result"));
+        fs::remove_file(dir.join("source/none")).expect("it is there");
+    }
+}
+
+#[test]
 fn a_full_filesystem_is_reported_and_what_is_there_is_whole() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };

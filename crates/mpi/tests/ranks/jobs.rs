@@ -70,7 +70,8 @@ fn the_commands_of_the_documentation_are_run() {
             for example in &examples {
                 let (line, _) = example.split_once('#').unwrap_or((example, ""));
                 let (_, words) = line.split_once(" haul-mpi ").unwrap_or_else(|| panic!("{line} has no haul-mpi"));
-                let here = words.replace(" /", &format!(" {}/", dir.path().display()));
+                let root = format!("{}/", dir.path().display());
+                let here = words.replace(" /", &format!(" {root}")).replace("=/", &format!("={root}"));
                 let words: Vec<&str> = here.split_whitespace().collect();
                 Job::new(mpi, 3, dir.path(), &words).run().succeeded();
             }
