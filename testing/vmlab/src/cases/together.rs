@@ -165,8 +165,10 @@ impl Begun {
         for part in &mut self.parts {
             part.kill().map_err(|error| format!("{}: {error}", self.line))?;
         }
-        // Where nobody is left, nobody can be killed.
-        tool::run("busybox pkill -KILL -f ^haul").unwrap_or_default();
+        // Where nobody is left, nobody can be killed. What has started ranks on a machine that is gone has our pipes.
+        for who in ["-f ^haul", "-x ssh"] {
+            tool::run(&format!("busybox pkill -KILL {who}")).unwrap_or_default();
+        }
         self.finish().map(drop)
     }
 }
