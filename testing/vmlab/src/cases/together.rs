@@ -166,7 +166,7 @@ impl Begun {
             part.kill().map_err(|error| format!("{}: {error}", self.line))?;
         }
         // Where nobody is left, nobody can be killed. What has started ranks on a machine that is gone has our pipes.
-        for who in ["-f ^haul", "-x ssh"] {
+        for who in ["-f haul-mpi", "-f ^haul", "-x ssh"] {
             tool::run(&format!("busybox pkill -KILL {who}")).unwrap_or_default();
         }
         self.finish().map(drop)
@@ -285,10 +285,13 @@ fn client_killed(lab: &mut Lab, job: &Job) -> Told {
     let mut begun = job.begin()?;
     job.until_begun(&mut begun)?;
     lab.ask_host("kill", "client")?;
+    lab.say(&["the client is off"]);
     // Those that are left may wait for the others for ever: whoever runs a job ends it.
     begun.kill()?;
+    lab.say(&["nothing is at work any more"]);
     let quick = Job { options: "--resume".into(), both: false, ..job.clone() };
     let ended = quick.run();
+    lab.say(&["the job has ended"]);
     lab.ask_host("boot", "client")?;
     let ended = ended?;
     job.judge()?;
@@ -367,9 +370,13 @@ pub fn random(lab: &mut Lab) -> Result<(), String> {
 fn kill_one(begun: Begun, ours: bool) -> Result<(), String> {
     if !ours {
         // Where it has ended, or not begun, nobody is there to be killed.
-        on("client", "busybox pkill -KILL -f ^haul").unwrap_or_default();
+        // Brackets, since the shell that runs this has the pattern among its arguments.
+        for who in ["[h]aul-mpi", "^haul"] {
+            on("client", &format!("busybox pkill -KILL -f {who}")).unwrap_or_default();
+        }
     }
     begun.kill()?;
-    let gone = || on("client", "busybox pgrep -f ^haul").is_err() && tool::run("busybox pgrep -f ^haul").is_err();
+    let gone =
+        || on("client", "busybox pgrep -f [h]aul-mpi").is_err() && tool::run("busybox pgrep -f haul-mpi").is_err();
     tool::until("the killed copy is gone from both machines", gone)
 }
