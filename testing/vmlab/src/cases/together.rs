@@ -169,7 +169,10 @@ impl Begun {
         for who in ["-f haul-mpi", "-f ^haul", "-x ssh"] {
             tool::run(&format!("busybox pkill -KILL {who}")).unwrap_or_default();
         }
-        self.finish().map(drop)
+        for part in &mut self.parts {
+            part.wait().map_err(|error| format!("{}: {error}", self.line))?;
+        }
+        tool::until("the head has no ranks", || tool::run("busybox pgrep -f haul-mpi").is_err())
     }
 }
 
