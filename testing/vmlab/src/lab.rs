@@ -114,6 +114,13 @@ impl Lab {
         self.row(name, start, told);
     }
 
+    /// One row about work that asks something of the host.
+    pub fn check_with(&mut self, name: &str, work: impl FnOnce(&mut Lab) -> Told) {
+        let start = Instant::now();
+        let told = work(self);
+        self.row(name, start, told);
+    }
+
     fn row(&mut self, name: &str, start: Instant, told: Told) {
         let (verdict, chose, found) = match told {
             Ok(Found { chose, found }) => ("right", chose, found),

@@ -45,6 +45,7 @@ const SYSTEM: &[&str] = &[
     "openmpi-bin",
     "openssh-client",
     "openssh-server",
+    "rsync",
     "samba",
     "thin-provisioning-tools",
     "util-linux",

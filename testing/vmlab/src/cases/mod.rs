@@ -2,6 +2,7 @@
 
 mod cifs;
 mod faults;
+mod latency;
 mod measured;
 mod nfs;
 mod operations;
@@ -158,6 +159,14 @@ pub const ALL: &[Case] = &[
         quick_on: &[],
         together: true,
         run: together::faults,
+    },
+    Case {
+        name: "nfs-latency",
+        what: "haul, cp and rsync on NFS 4.2 with 0, 1 and 10 ms of added latency, and with 1 to 16 jobs",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: true,
+        run: latency::run,
     },
     Case {
         name: "clients-random",

@@ -10,7 +10,7 @@ use crate::tool;
 use crate::tree;
 
 /// Where the server keeps the filesystem that it exports.
-const EXPORTED: &str = "/tmp/guest/exported";
+pub const EXPORTED: &str = "/tmp/guest/exported";
 
 /// Where the client has it.
 const CLIENT: &str = "/tmp/guest/client";
@@ -215,7 +215,7 @@ pub fn calls(at: &Path) -> Result<Vec<(String, u64)>, String> {
     Ok(mount.lines().filter_map(call).collect())
 }
 
-fn count(calls: &[(String, u64)], name: &str) -> u64 {
+pub fn count(calls: &[(String, u64)], name: &str) -> u64 {
     calls.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
 }
 

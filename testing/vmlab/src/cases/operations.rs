@@ -33,6 +33,7 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
         haul::right(&format!("-aT {to}/tree {to}/twin")).map(drop)
     });
     counted(lab, shared, "local and NFS: --compare", || tool::run(&format!("haul --compare -r -T {from} {to}/tree")));
+    lab.check("modes are set again only below an ACL for new files", || modes_are_set(&source, shared));
     for copy in ["tree", "twin", "cp", "twin-cp"] {
         lab.check(&format!("{copy} is equal"), || {
             tree::same(&source, &shared.join(copy), tree::NFS)?;
@@ -49,6 +50,27 @@ fn plant(root: &Path) -> std::io::Result<()> {
         fs::write(directory.join(format!("file-{number}")), vec![b'a'; 1000 + number as usize])?;
     }
     Ok(())
+}
+
+/// How often a copy sets attributes of each file, in a directory that hands on nothing and in one that hands on an ACL.
+fn modes_are_set(source: &Path, shared: &Path) -> Told {
+    let of_copy = |to: &str| -> Result<f64, String> {
+        let before = nfs::calls(shared)?;
+        haul::right(&format!("-aT {} {}/{to}/copy", source.display(), shared.display()))?;
+        let after = nfs::calls(shared)?;
+        tree::same(source, &shared.join(to).join("copy"), tree::NFS)?;
+        Ok((nfs::count(&after, "SETATTR") - nfs::count(&before, "SETATTR")) as f64 / FILES as f64)
+    };
+    for name in ["plain", "handed-on"] {
+        fs::create_dir(shared.join(name)).map_err(|error| format!("{name}: {error}"))?;
+    }
+    // The client has no such ACLs: the server gives them, and shows them as those of NFS 4.
+    tool::run(&format!("setfacl -d -m u:1234:rwx {}/handed-on", nfs::EXPORTED))?;
+    tree::forget_cache()?;
+    let (plain, handed_on) = (of_copy("plain")?, of_copy("handed-on")?);
+    let found = format!("{plain:.1} SETATTR for a file, {handed_on:.1} below the ACL");
+    // One of each file, and those of a few directories.
+    if plain < 2.3 && handed_on > plain + 0.9 { Ok(Found { chose: String::new(), found }) } else { Err(found.into()) }
 }
 
 /// A row with the operations that something needs for each file. It begins with nothing in the cache.

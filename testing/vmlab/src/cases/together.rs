@@ -273,11 +273,10 @@ pub fn faults(lab: &mut Lab) -> Result<(), String> {
     grow("ext4/source", 21)?;
     for by in [By::OpenMpi, By::Shards] {
         let job = Job::new(by, "ext4/source", "ext4/copies/copy", "--resume --limit=400K");
-        // Who is killed cannot be asked for by the check itself.
-        let killed = client_killed(lab, &job);
-        lab.check(&format!("{by:?}: a client without power; --resume by the other"), || killed);
-        let killed = server_killed(lab, &job);
-        lab.check(&format!("{by:?}: the server without power, and back"), || killed);
+        lab.check_with(&format!("{by:?}: a client without power; --resume by the other"), |lab| {
+            client_killed(lab, &job)
+        });
+        lab.check_with(&format!("{by:?}: the server without power, and back"), |lab| server_killed(lab, &job));
         lab.check(&format!("{by:?}: the head without the server for a minute"), || cut(&job));
     }
     Ok(())

@@ -1,0 +1,133 @@
+//! haul, cp and rsync on NFS behind a wire that delays: which number of jobs is the best, and what haul chooses by itself.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::lab::{Found, Lab, Told};
+use crate::network::on;
+use crate::served::{KINDS, SERVED, SHARED};
+use crate::{tool, tree};
+
+/// Added to each message of the head and to each of the server, in microseconds: half of the latency each.
+const DELAYS: [(&str, u32); 3] = [("no", 0), ("1 ms of", 500), ("10 ms of", 5000)];
+
+/// Where the head has files of its own: in memory.
+const LOCAL: &str = "/tmp/local";
+
+const SMALL_FILES: u32 = 240;
+const LARGE_MIB: u32 = 48;
+
+/// How often each program has its turn.
+const ROUNDS: usize = 2;
+
+/// Copies that can be timed.
+struct Work {
+    name: &'static str,
+    source: String,
+    copy: String,
+    /// Whether a number of jobs makes a difference.
+    many: bool,
+}
+
+/// Every work at every latency.
+pub fn run(lab: &mut Lab) -> Result<(), String> {
+    plant()?;
+    for (words, micros) in DELAYS {
+        delay(micros)?;
+        for work in works() {
+            lab.check(&format!("{words} latency: {}", work.name), || timed(&work));
+        }
+    }
+    delay(0)
+}
+
+fn works() -> Vec<Work> {
+    let work = |name, source: &str, copy: &str, many| {
+        let (source, copy) = (source.to_owned(), format!("{copy}/copy"));
+        Work { name, source, copy, many }
+    };
+    let [ext4, xfs] = KINDS.map(|kind| format!("{SHARED}/{kind}"));
+    vec![
+        work("small files, local to NFS", &format!("{LOCAL}/small"), &ext4, true),
+        work("small files, NFS to local", &format!("{ext4}/small"), LOCAL, true),
+        work("small files, within NFS", &format!("{ext4}/small"), &ext4, true),
+        work("a large file, within ext4", &format!("{ext4}/large"), &ext4, false),
+        work("a large file, within XFS", &format!("{xfs}/large"), &xfs, false),
+        work("a large file, between two exports", &format!("{ext4}/large"), &xfs, false),
+    ]
+}
+
+fn plant() -> Result<(), String> {
+    let make = |root: &str| {
+        let each = SMALL_FILES / 6;
+        format!(
+            "mkdir -p {root}/small/{{0..5}} {root}/large; \
+             for d in {{0..5}}; do for f in $(seq {each}); do head -c 2000 /dev/urandom > {root}/small/$d/$f; done; done; \
+             head -c {LARGE_MIB}M /dev/urandom > {root}/large/file"
+        )
+    };
+    tool::finish("plant", tool::command("bash").args(["-c", &make(LOCAL)]))?;
+    for kind in KINDS {
+        tool::run(&format!("cp -a {LOCAL}/small {LOCAL}/large {SHARED}/{kind}/"))?;
+    }
+    Ok(())
+}
+
+/// Lets each message on the wire between the head and the server wait, on both of its ends.
+fn delay(micros: u32) -> Result<(), String> {
+    let line = match micros {
+        // Where there is none it cannot be taken away.
+        0 => "tc qdisc replace dev eth0 root pfifo".to_owned(),
+        _ => format!("tc qdisc replace dev eth0 root netem delay {micros}us limit 10000"),
+    };
+    tool::run("modprobe sch_netem")?;
+    on("server", "modprobe sch_netem")?;
+    on("server", &line)?;
+    tool::run(&line)
+}
+
+/// One row: the best of the rounds for each program, and how near haul's own choice is to its best.
+fn timed(work: &Work) -> Told {
+    let (from, to) = (&work.source, &work.copy);
+    let mut programs = vec![
+        ("cp".to_owned(), format!("cp -a {from} {to}")),
+        ("rsync".to_owned(), format!("rsync -a {from}/ {to}")),
+        ("haul".to_owned(), format!("haul -aT {from} {to}")),
+    ];
+    if work.many {
+        let with = |jobs: u32| (format!("haul --jobs={jobs}"), format!("haul -aT --jobs={jobs} {from} {to}"));
+        programs.extend([1, 2, 4, 8, 16].map(with));
+    }
+    let mut best = vec![f64::INFINITY; programs.len()];
+    for round in 0..ROUNDS {
+        for turn in 0..programs.len() {
+            let which = (turn + round) % programs.len();
+            tree::forget_cache()?;
+            let start = Instant::now();
+            tool::run(&programs[which].1)?;
+            // What waits to be sent belongs to it.
+            rustix::fs::sync();
+            best[which] = best[which].min(start.elapsed().as_secs_f64());
+            tree::same(Path::new(from), Path::new(to), tree::NFS)?;
+            remove(to)?;
+        }
+    }
+    let mut found = String::new();
+    for ((name, _), seconds) in programs.iter().zip(&best) {
+        write!(found, "{name} {seconds:.2} s, ").map_err(|error| error.to_string())?;
+    }
+    let fixed = best[3..].iter().copied().fold(f64::INFINITY, f64::min);
+    if work.many {
+        write!(found, "its own choice takes {:.2} of the best", best[2] / fixed).map_err(|error| error.to_string())?;
+    }
+    Ok(Found { chose: String::new(), found: found.trim_end_matches(", ").to_owned() })
+}
+
+/// On the server, where that is quick.
+fn remove(copy: &str) -> Result<(), String> {
+    match copy.strip_prefix(SHARED) {
+        Some(name) => on("server", &format!("rm -rf {SERVED}{name}")).map(drop),
+        None => tool::run(&format!("rm -rf {copy}")),
+    }
+}
