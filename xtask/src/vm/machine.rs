@@ -19,7 +19,7 @@ pub struct Kernel {
 pub const KERNELS: [Kernel; 3] = [
     // Open MPI has atomic operations by cmpxchg16b.
     Kernel { name: "6.1", suite: "bookworm", processor: "max" },
-    Kernel { name: "5.10", suite: "bullseye", processor: "max" },
+    Kernel { name: "5.10", suite: "bullseye", processor: "max,-cx16" },
     // It allocates memory by cmpxchg16b, and dies of how QEMU 7.2 emulates that.
     Kernel { name: "6.12", suite: "bookworm-backports", processor: "max,-cx16" },
 ];
