@@ -131,14 +131,12 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     }
 }
 
-/// Begins the list of digests, if there is to be one, and makes sure that no list replaces a file of a source. Gives what is
-/// written there.
+/// Begins the lists of failures and of digests, as far as they are wanted, and makes sure that no list replaces a file of a
+/// source. Gives what is written there.
 fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result<Vec<FileId>, Complaint> {
     let lists = [&options.digests, &options.failures, &options.list_out];
-    // Another shard would take it for a file of the source.
-    let alone = plan.shard.is_none();
-    let of_source = |path| files::replaces_source(plan, path, alone, report.quoter());
-    if let Some(message) = lists.into_iter().flatten().find_map(|path| of_source(path)) {
+    let of_source = |path: &PathBuf| files::replaces_source(plan, path, true, report.quoter());
+    if let Some(message) = lists.into_iter().flatten().find_map(of_source) {
         return Err(misuse(message));
     }
     let mut skip = Vec::new();

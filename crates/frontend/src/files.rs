@@ -144,8 +144,8 @@ pub(crate) fn target_of(path: &Path) -> io::Result<PathBuf> {
     if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
-/// Why a list cannot be written here, if it would replace a file of a source. Where several processes copy it, which are not
-/// `alone`, another one would take the list for a file to copy.
+/// Why a list cannot be written here, if it would replace a file of a source. Where this process is not `alone`, or copies a
+/// shard, another one would take the list for a file to copy.
 pub fn replaces_source(plan: &Plan, path: &Path, alone: bool, quoter: &Quoter) -> Option<Vec<u8>> {
     let target = target_of(path).ok()?;
     let source = run::source_of(plan, &target)?;

@@ -76,19 +76,28 @@ impl Exchange {
     /// Passes text on to rank 0; waits as long as too much of it waits to be sent, since that process may be slow to print.
     /// Never called by the thread that sends.
     pub fn say_text(&self, output: bool, text: &[u8]) {
+        self.say_in_turn(Talk::Text(output, text.to_vec()), text);
+    }
+
+    /// The same for the name of what could not be copied: there may be millions.
+    pub fn say_failed(&self, name: &[u8]) {
+        self.say_in_turn(Talk::Failed(name.to_vec()), name);
+    }
+
+    fn say_in_turn(&self, talk: Talk, text: &[u8]) {
         let mut waiting = lock(&self.text_waiting);
         while *waiting > MOST_TEXT {
             waiting = self.text_sent.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         *waiting += text.len();
         drop(waiting);
-        self.say(0, Talk::Text(output, text.to_vec()));
+        self.say(0, talk);
     }
 
     /// The next thing to be said.
     pub fn next_out(&self) -> Option<(usize, Talk)> {
         let next = lock(&self.out).pop_front();
-        if let Some((_, Talk::Text(_, text))) = &next {
+        if let Some((_, Talk::Text(_, text) | Talk::Failed(text))) = &next {
             let mut waiting = lock(&self.text_waiting);
             *waiting = waiting.saturating_sub(text.len());
             self.text_sent.notify_all();

@@ -30,7 +30,6 @@ use crate::figures::{self, Account};
 use crate::line::Line;
 use crate::name::NAME;
 use crate::status;
-use crate::talk::Talk;
 
 const FAILURES: &str = "list of failures";
 
@@ -120,7 +119,7 @@ impl Job {
                 }
                 _ => {
                     let exchange = Arc::clone(exchange);
-                    Failures::passed_on(&self.plan, Box::new(move |name| exchange.say(0, Talk::Failed(name.to_vec()))))
+                    Failures::passed_on(&self.plan, Box::new(move |name| exchange.say_failed(name)))
                 }
             };
             report.list_failures(failures);

@@ -117,7 +117,7 @@ fn ends(number: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     })
 }
 
-/// What a machine is told of itself and of the others: its name, the addresses of its ends of wires, in their order, and those
+/// What a machine reads of itself and of the others: its name, the addresses of its ends of wires, in their order, and those
 /// of the machines at the other ends.
 fn words(number: usize) -> String {
     let mine: Vec<String> = ends(number).map(|(wire, theirs, _)| format!("10.0.{wire}.{}/24", 3 - theirs)).collect();

@@ -155,8 +155,8 @@ impl Begun {
         let line = self.line.clone();
         let ended = self.finish()?;
         // Shards say how many of them are done.
-        let told = |line: &str| line.starts_with('{') || line.contains(" shards are done");
-        let messages: Vec<&str> = ended.said.lines().filter(|line| !told(line)).collect();
+        let is_expected = |line: &str| line.starts_with('{') || line.contains(" shards are done");
+        let messages: Vec<&str> = ended.said.lines().filter(|line| !is_expected(line)).collect();
         if ended.right && messages.is_empty() { Ok(ended) } else { Err(format!("{line}: {}", messages.join("; "))) }
     }
 
