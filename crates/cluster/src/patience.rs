@@ -12,9 +12,14 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// How long it is worth while to wait before a chunk is given back.
 pub const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does something that another machine may have to see first what was made elsewhere: while it says that there is nothing,
-/// it is tried again; something else than there should be only for a while: its number will hardly change.
-pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+/// Does something for which this machine has to see what another one has made. While there is nothing, `ask_again` makes
+/// this machine forget what it remembers of names, and it is tried again; while there is something else, for
+/// [`LITTLE_PATIENCE`] at most.
+pub fn patiently<T>(
+    patience: Duration,
+    mut ask_again: impl FnMut(),
+    mut attempt: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -24,6 +29,7 @@ pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, E
             {
                 // No machine tells another one that it would see something now.
                 thread::sleep(pause);
+                ask_again();
                 pause = (2 * pause).min(Duration::from_millis(250));
             }
             done => return done,
@@ -37,30 +43,38 @@ mod tests {
 
     #[test]
     fn what_is_not_seen_yet_is_looked_for_again() {
-        let mut attempts = 0;
-        let found = patiently(PATIENCE, || {
-            attempts += 1;
-            match attempts {
-                1 => Err(Errno::NOENT),
-                2 => Err(Errno::STALE),
-                _ => Ok("found"),
-            }
-        });
-        assert_eq!((found, attempts), (Ok("found"), 3));
+        let (mut attempts, mut asked) = (0, 0);
+        let found = patiently(
+            PATIENCE,
+            || asked += 1,
+            || {
+                attempts += 1;
+                match attempts {
+                    1 => Err(Errno::NOENT),
+                    2 => Err(Errno::STALE),
+                    _ => Ok("found"),
+                }
+            },
+        );
+        assert_eq!((found, attempts, asked), (Ok("found"), 3, 2));
     }
 
     #[test]
     fn other_errors_are_final() {
         let mut attempts = 0;
-        let found = patiently(PATIENCE, || {
-            attempts += 1;
-            Err::<(), _>(Errno::ACCESS)
-        });
+        let found = patiently(
+            PATIENCE,
+            || (),
+            || {
+                attempts += 1;
+                Err::<(), _>(Errno::ACCESS)
+            },
+        );
         assert_eq!((found, attempts), (Err(Errno::ACCESS), 1));
     }
 
     #[test]
     fn patience_ends() {
-        assert_eq!(patiently(Duration::ZERO, || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
+        assert_eq!(patiently(Duration::ZERO, || (), || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
 use haul_io::facts;
+use haul_sys::inode::ask_server_again;
 use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
@@ -231,6 +232,9 @@ fn look_around(
 }
 
 fn hello(plan: &Plan, machine: usize) -> Hello {
+    // What this machine remembers may have been exchanged by another one.
+    let (Destination::Guess(dest) | Destination::Directory(dest) | Destination::Exactly(dest)) = &plan.destination;
+    plan.sources.iter().chain([dest]).for_each(|path| ask_server_again(Path::new(path)));
     let nearest = nearest_directory(&plan.destination);
     Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_cluster::messages::{Location, Pair, Way};
 use haul_sys::Errno;
-use haul_sys::inode::{Inode, Time};
+use haul_sys::inode::{Inode, Time, ask_server_again};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::links::{DestDir, Made, duplicate};
@@ -73,6 +73,19 @@ fn open_way(way: &Way) -> Result<(OwnedFd, Arc<DestDir>), Errno> {
         dir = dir.known_below(name, Inode::of(fd.as_fd())?.id);
     }
     Ok((fd, dir))
+}
+
+/// Before [`open_pair`] is tried again: this machine asks for both directories.
+pub(crate) fn ask_again_for(pair: &Pair) {
+    // The first name of the destination is that of the operand.
+    let source = pair.dest.names.iter().skip(1).fold(PathBuf::from(&pair.operand), |path, name| path.join(name));
+    ask_server_again(&source);
+    ask_again_for_way(&pair.dest);
+}
+
+/// Before [`find`] is tried again, likewise.
+pub(crate) fn ask_again_for_way(way: &Way) {
+    ask_server_again(&way.names.iter().fold(PathBuf::from(&way.prefix), |path, name| path.join(name)));
 }
 
 pub(crate) fn find(place: &Location) -> Result<Made, Errno> {

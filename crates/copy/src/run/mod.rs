@@ -3,6 +3,9 @@
 mod threads;
 
 use std::borrow::Cow;
+use std::path::Path;
+
+use haul_sys::inode::ask_server_again;
 
 use crate::error::{Error, What};
 use crate::events::Event;
@@ -56,6 +59,10 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     } else {
         plan
     };
+    if plan.shard.is_some() {
+        // Another machine may have made it, or exchanged it, a moment ago.
+        ask_server_again(Path::new(plan.destination.path()));
+    }
     let first = part.is_none_or(|part| part.transport.rank() == 0);
     let caller = match against_dry_run(plan, part.is_some()) {
         Some(what) => Err(Error::new(What::NotDry, "").detail(what)),

@@ -12,7 +12,7 @@ use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::naming;
 use crate::links::{Claim, DestDir, Made, Source};
-use crate::peers::paths::find;
+use crate::peers::paths::{ask_again_for_way, find};
 use crate::plan::LinkMode;
 use crate::report::Reporter;
 use crate::walk::{Spot, last_component};
@@ -112,9 +112,10 @@ fn claim_of_all(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Earlier {
         LinkOwner::Rank(rank) => {
             let place = peers.ask_where(rank as usize, key);
             let stop = || cx.cancelled();
-            let found = place
-                .ok_or(Errno::STALE)
-                .and_then(|place| patiently(PATIENCE, || if stop() { Err(Errno::CANCELED) } else { find(&place) }));
+            let found = place.ok_or(Errno::STALE).and_then(|place| {
+                let attempt = || if stop() { Err(Errno::CANCELED) } else { find(&place) };
+                patiently(PATIENCE, || ask_again_for_way(&place.way), attempt)
+            });
             match found {
                 Ok(made) => {
                     let settled = cx.services.links.was_made_elsewhere(source, &made);

@@ -73,8 +73,8 @@ fn begin_progress_elsewhere(worker: &mut Worker<'_>) {
 fn do_chunk(worker: &mut Worker<'_>, from: usize, chunk: &Chunk) {
     let cx = worker.cx;
     let Some(peers) = cx.peers else { return };
-    let opened =
-        patiently(LITTLE_PATIENCE, || if cx.cancelled() { Err(Errno::CANCELED) } else { open_chunk(cx, chunk) });
+    let attempt = || if cx.cancelled() { Err(Errno::CANCELED) } else { open_chunk(cx, chunk) };
+    let opened = patiently(LITTLE_PATIENCE, || paths::ask_again_for(&chunk.pair), attempt);
     // Whatever is wrong here, who gave it meets it again and tells.
     let moved = opened.map_or(0, |open| copy_chunk(worker, from, chunk, open));
     worker.report.stats.chunks += u64::from(moved > 0);
@@ -146,8 +146,8 @@ fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
     let cx = walker.worker.cx;
     let Some(peers) = cx.peers else { return };
     let WorkUnit { token, pair, names } = unit;
-    let opened =
-        patiently(PATIENCE, || if cx.cancelled() { Err(Errno::CANCELED) } else { paths::open_pair(cx.plan, &pair) });
+    let attempt = || if cx.cancelled() { Err(Errno::CANCELED) } else { paths::open_pair(cx.plan, &pair) };
+    let opened = patiently(PATIENCE, || paths::ask_again_for(&pair), attempt);
     let Ok(open) = opened else {
         // Who gave it can see it, and tells what goes wrong.
         peers.tell(Some((from, Message::NamesDone { token, given_back: true })));
