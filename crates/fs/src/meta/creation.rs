@@ -4,11 +4,12 @@ use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::object::Object;
 
-use crate::preserve::{Preserve, Wish};
+use crate::preserve::{ModeRule, Preserve, Wish};
 
 use super::caller::Caller;
 use super::new_entries::NewEntries;
 
+const SET_USER_ID: u32 = 0o4000;
 const OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 const WRITE_OF_GROUP_AND_OTHERS: u32 = 0o022;
@@ -46,7 +47,10 @@ pub fn creation_mode(
             _ => 0,
         };
     if kind != Kind::Regular {
-        return Creation { mode: source.permissions & 0o7777 & !omitted, omitted, extra: 0 };
+        // With cp, which gives each new file its owner also where that is the right one, chown(2) takes it.
+        let chowned = preserve.ownership && preserve.mode != ModeRule::Keep && kind != Kind::Directory;
+        let dropped = if chowned { SET_USER_ID } else { 0 };
+        return Creation { mode: source.permissions & 0o7777 & !omitted & !dropped, omitted, extra: 0 };
     }
     let wanted = source.permissions & 0o777;
     let write = if preserve.xattr != Wish::No && !caller.privileged() { 0o200 } else { 0 };
@@ -63,4 +67,26 @@ pub fn open_up(directory: Object<'_>, made: &Inode) -> Result<(), Errno> {
         return Ok(());
     }
     directory.set_mode(made.permissions | OWNER)
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_sys::inode::DeviceNumber;
+
+    use super::*;
+
+    #[test]
+    fn a_special_file_has_no_set_user_id_where_only_its_owner_is_kept() {
+        let source = Inode { permissions: 0o6711, ..Inode::just_made(DeviceNumber { major: 8, minor: 1 }) };
+        let caller = Caller { user: 0, group: 0, umask: 0o022, selinux: false };
+        let owner = Preserve { ownership: true, ..Preserve::default() };
+        let both = Preserve { mode: ModeRule::Keep, ..owner };
+        let made = |kind, preserve: &Preserve| {
+            let creation = creation_mode(kind, &source, &NewEntries::UNKNOWN, preserve, caller);
+            creation.mode | creation.omitted
+        };
+        assert_eq!(made(Kind::Fifo, &owner), 0o2711);
+        assert_eq!([made(Kind::Fifo, &both), made(Kind::Fifo, &Preserve::default())], [0o6711; 2]);
+        assert_eq!(made(Kind::Directory, &owner), 0o6711);
+    }
 }
