@@ -93,9 +93,10 @@ impl Operands {
         Operands { several, ..Operands::default() }
     }
 
-    /// Whether this operand was seen before; remembers it.
+    /// Whether this operand was seen before; remembers it. As with cp, a path through a symbolic link to the directory of
+    /// the file is another operand.
     pub fn was_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
-        self.several && KnownEntry::of(spot, inode.id).is_some_and(|entry| !self.seen.insert(entry))
+        self.several && KnownEntry::named(spot, inode.id).is_some_and(|entry| !self.seen.insert(entry))
     }
 
     /// Whether this destination was made for an operand before.
@@ -128,6 +129,7 @@ impl Operands {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use haul_testbed::temp_dir;
 
@@ -147,6 +149,19 @@ mod tests {
         assert!(several.was_seen(second.spot(), &inode));
         let mut single = Operands::new(false);
         assert!(!single.was_seen(first.spot(), &inode) && !single.was_seen(second.spot(), &inode));
+    }
+
+    #[test]
+    fn an_operand_through_a_link_to_its_directory_is_another_one() {
+        let dir = temp_dir();
+        let (inside, link) = (dir.path().join("inside"), dir.path().join("link"));
+        fs::create_dir(&inside).unwrap();
+        fs::write(inside.join("file"), "x").unwrap();
+        symlink(&inside, &link).unwrap();
+        let [first, second] = [inside, link].map(|dir| Operand::open(dir.join("file").as_os_str()));
+        let inode = first.spot().inode().unwrap();
+        let mut operands = Operands::new(true);
+        assert!(!operands.was_seen(first.spot(), &inode) && !operands.was_seen(second.spot(), &inode));
     }
 
     #[test]

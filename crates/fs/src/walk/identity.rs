@@ -7,16 +7,18 @@
 //!
 //! Where one of two files is on such a filesystem, nothing is truncated or removed before the two are proven to differ.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
-use haul_sys::rustix::fs::{self, Access, AtFlags, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
+use haul_sys::rustix::fs::{self, Access, AtFlags, CWD, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
 use haul_sys::rustix::io::{pread, retry_on_intr};
 use parking_lot::RwLock;
 
-use super::operand::last_component;
+use super::operand::{last_component, without_trailing_slashes};
+use super::path::renamed;
 use super::spot::Spot;
 
 /// How much of both files is compared at a time.
@@ -238,6 +240,16 @@ impl KnownEntry {
     /// The entry that leads to this file; `None` if its directory cannot be looked at.
     pub fn of(spot: Spot<'_>, file: FileId) -> Option<KnownEntry> {
         let dir = directory_id(spot)?;
+        Some(KnownEntry { file, dir, name: last_component(spot.name).to_owned() })
+    }
+
+    /// The same where a symbolic link to its directory, as the last component before the name, is another directory.
+    pub fn named(spot: Spot<'_>, file: FileId) -> Option<KnownEntry> {
+        let dir = match renamed(spot.path, OsStr::new("")) {
+            dir if dir.as_os_str().is_empty() => PathBuf::from("."),
+            dir => dir,
+        };
+        let dir = Inode::at(CWD.as_fd(), without_trailing_slashes(dir.as_os_str())).ok()?.id;
         Some(KnownEntry { file, dir, name: last_component(spot.name).to_owned() })
     }
 }
