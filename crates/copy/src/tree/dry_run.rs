@@ -264,7 +264,10 @@ fn objection(worker: &Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen
         _ => may(Access::READ_OK, source, source.name, subject.follow()),
     };
     if is_file && let Err(errno) = readable {
-        return Some(Error::new(What::CannotOpen, source.path).errno(errno));
+        // What stands there makes way before the source is opened.
+        let makes_way = |found: &&Foreseen| matches!(found.decision, Decision::Remove | Decision::BackUp { .. });
+        let stays = found.filter(makes_way).and_then(|found| no_new_entry(dest, Some(found), cannot));
+        return stays.or(Some(Error::new(What::CannotOpen, source.path).errno(errno)));
     }
     let Some(found) = found else {
         if is_file && !subject.level.missing && !plan.write_through_dangling_link && dest.read_link().is_ok() {
@@ -389,7 +392,13 @@ fn enter_directory(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option
         true => worker.report.check(enter::open_destination(subject, &state), What::CannotStat, dest.path).ok()?,
         false => {
             let cannot = Error::new(What::CannotCreateDirectory, dest.path);
-            if let Some(error) = no_new_entry(dest, found, cannot) {
+            // A directory that `--parents` would make has these two already.
+            let is_there = subject.level.missing && matches!(dest.name.as_encoded_bytes(), b"." | b"..");
+            let objection = match is_there {
+                true => Some(cannot.errno(Errno::EXIST)),
+                false => no_new_entry(dest, found, cannot),
+            };
+            if let Some(error) = objection {
                 worker.report.problem(error);
                 return None;
             }

@@ -169,3 +169,16 @@ fn a_time_that_is_not_kept_makes_the_first_of_two_operands_the_newer() {
     let now = Time { seconds: 1_700_000_000, nanoseconds: 0 };
     assert!(planned(false) > now && planned(true) < now);
 }
+
+#[test]
+fn a_directory_that_parents_would_make_cannot_be_made_again() {
+    for operand in ["one/.", "one/two/.."] {
+        let mut bench = bench(|plan| plan.parents = true);
+        fs::create_dir_all(bench.source_path("one/two")).unwrap();
+        let ran = dry(&mut bench, &[operand]);
+        let said = troubles(&ran);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("error: cannot create directory "), "{said:?}");
+        assert!(said[0].ends_with(&format!("/{operand}\": File exists (os error 17)")), "{said:?}");
+    }
+}
