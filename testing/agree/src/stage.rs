@@ -181,7 +181,8 @@ impl Stage {
             taken => (taken?, false),
         };
         clear(&root)?;
-        let fills_holes = call.argv.iter().any(|word| word.starts_with(b"--sparse=n"));
+        let fills_holes = call.argv.iter().any(|word| word.starts_with(b"--sparse=n"))
+            || call.argv.windows(2).any(|words| words[0] == b"--sparse" && words[1].starts_with(b"n"));
         Ok(Outcome { status, timed_out, stdout, stderr, before, order, after, too_deep, fills_holes })
     }
 

@@ -15,7 +15,8 @@ fn play(room: &Path, tested: &Path, seed: u64, cases: u64, failures: usize) -> B
 
 fn play_for(promise: Promise, room: &Path, tested: &Path, (seed, cases, failures): (u64, u64, usize)) -> Bag {
     let (reference, tested, shrink) = (REFERENCE.into(), tested.to_owned(), false);
-    hunt(&Hunt { promise, reference, tested, cases, seed, failures, shrink }, room).expect("the judge can work")
+    hunt(&Hunt { promise, reference, tested, in_order: None, cases, seed, failures, shrink }, room)
+        .expect("the judge can work")
 }
 
 /// Plays until a program is found out that is called as haul is, and does this with `haul`.

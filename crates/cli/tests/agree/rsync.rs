@@ -80,6 +80,14 @@ impl Case {
     }
 }
 
+/// Of what has several names, what the first one is.
+fn kind<'a>(nodes: &'a [Node], node: &'a Node) -> &'a Kind {
+    match &node.kind {
+        Kind::HardLink(first) => nodes.iter().find(|other| other.path == *first).map_or(&node.kind, |node| &node.kind),
+        kind => kind,
+    }
+}
+
 /// Without what the two treat differently on purpose: rsync makes each file anew under another name, and haul writes into what
 /// stands there, through a link as cp does; rsync makes way for a directory also where nothing else is removed.
 fn comparable(nodes: Vec<Node>, nothing_is_removed: bool) -> Vec<Node> {
@@ -90,15 +98,16 @@ fn comparable(nodes: Vec<Node>, nothing_is_removed: bool) -> Vec<Node> {
     };
     let in_the_way = |node: &Node| match source(&node.path) {
         Some(from) if node.path.starts_with(b"to") => {
-            let file = |node: &Node| matches!(node.kind, Kind::File(_) | Kind::HardLink(_));
+            let file = |node: &Node| matches!(kind(&nodes, node), Kind::File(_));
             (file(from) && !file(node) && !node.is_directory())
                 || (nothing_is_removed && from.is_directory() != node.is_directory())
         }
         _ => matches!(&node.kind, Kind::HardLink(first) if node.path.starts_with(b"to") && first.starts_with(b"from")),
     };
     // A link to its own source is refused, as by cp.
+    let to_source = |to: &[u8]| to.starts_with(b"@/") || to.windows(5).any(|part| part == b"from/");
     let leads_to_source =
-        |node: &Node| matches!(&node.kind, Kind::Symlink(to) if node.path.starts_with(b"to") && to.starts_with(b"@/"));
+        |node: &Node| matches!(kind(&nodes, node), Kind::Symlink(to) if node.path.starts_with(b"to") && to_source(to));
     let operand = |path: &[u8]| path.split(|byte| *byte == b'/').next().map(<[u8]>::to_vec);
     let crosses = |node: &Node| matches!(&node.kind, Kind::HardLink(first) if operand(first) != operand(&node.path));
     let mut kept: Vec<Node> = Vec::new();
