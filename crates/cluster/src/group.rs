@@ -158,6 +158,11 @@ impl<'a, A> PeerGroup<'a, A> {
         lock(&self.answers).insert(token, None);
     }
 
+    /// The question was not asked after all.
+    pub fn expect_no_more(&self, token: u64) {
+        lock(&self.answers).remove(&token);
+    }
+
     /// Answers a question of this process itself, or passes on what another one has answered.
     pub fn answer(&self, token: u64, message: Message) {
         let mut answers = lock(&self.answers);

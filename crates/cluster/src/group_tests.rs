@@ -184,6 +184,10 @@ fn an_answer_that_nobody_expects_is_forgotten() {
     assert!(alone.has_moved_nothing(8));
     assert!(matches!(alone.wait_for(8), Some(Message::ChunkDone { moved: 0, .. })));
     assert!(!alone.has_moved_nothing(8), "it was taken");
+    alone.expect(9);
+    alone.expect_no_more(9);
+    alone.answer(9, Message::ChunkDone { token: 9, moved: 0 });
+    assert!(!alone.has_moved_nothing(9));
 }
 
 #[test]

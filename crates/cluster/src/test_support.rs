@@ -98,6 +98,8 @@ impl Transport for End<'_> {
         self.wires.idle.load(Ordering::SeqCst) != NOBODY
     }
 
+    fn will_give(&self, _: bool) {}
+
     fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
         match self.wires.idle.swap(NOBODY, Ordering::SeqCst) {
             NOBODY => Some(work),

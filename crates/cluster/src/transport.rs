@@ -23,6 +23,10 @@ pub trait Transport: Send + Sync {
     /// Whether a process waits for work of this one. Asked between any two entries, so it must be cheap.
     fn is_asked_for_work(&self) -> bool;
 
+    /// Another thread will soon have something to give away, or with `false` has nothing more: as long as one has, a process
+    /// that asks may wait.
+    fn will_give(&self, more: bool);
+
     /// Sends work to a process that waits for it. Gives it back if none does any more.
     fn give(&self, work: Vec<u8>) -> Option<Vec<u8>>;
 

@@ -21,6 +21,9 @@ use crate::talk::Talk;
 /// How long a process that was asked for work looks whether it gets some to give; the second one, if it has none itself.
 const HOLD: Duration = Duration::from_millis(20);
 const SHORT_HOLD: Duration = Duration::from_millis(1);
+/// The same while a large file is being copied: its next chunk is certain to come, and whoever asked elsewhere meanwhile
+/// would come back for it.
+const LONG_HOLD: Duration = Duration::from_secs(2);
 /// The shortest and the longest time between two questions for work, when all have been asked in vain.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const LONG_PAUSE: Duration = Duration::from_millis(100);
@@ -210,7 +213,11 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
     /// What is to be done from time to time.
     fn look_around(&mut self) {
         // A rank that asks a process without work loses time: in the model (docs/cluster.md) 256 ranks were 19 % slower.
-        let hold = if self.desk.exchange.is_hungry() { SHORT_HOLD } else { HOLD };
+        let hold = match (self.desk.exchange.will_have_work(), self.desk.exchange.is_hungry()) {
+            (true, _) => LONG_HOLD,
+            (false, true) => SHORT_HOLD,
+            (false, false) => HOLD,
+        };
         for rank in self.desk.exchange.tired_of_waiting(hold) {
             self.line.send(rank, &Talk::No.encode());
         }

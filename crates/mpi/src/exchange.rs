@@ -34,6 +34,8 @@ pub struct Exchange {
     /// Processes that wait for work of this one, and since when.
     asked: Mutex<VecDeque<(usize, Instant)>>,
     how_many_ask: AtomicUsize,
+    /// Threads of this process that will have something to give away.
+    givers: AtomicUsize,
     spare_capacity: Mutex<Option<SpareCapacity>>,
     /// Rank 0 has copied everything.
     is_over: AtomicBool,
@@ -59,6 +61,7 @@ impl Exchange {
             deliver: Mutex::new(Some(deliver)),
             asked: Mutex::default(),
             how_many_ask: AtomicUsize::new(0),
+            givers: AtomicUsize::new(0),
             spare_capacity: Mutex::default(),
             is_over: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
@@ -155,6 +158,11 @@ impl Exchange {
         lock(&self.spare_capacity).as_ref().is_some_and(|spare_capacity| spare_capacity.tasks() > 0)
     }
 
+    /// Whether this process will soon have something to give away.
+    pub fn will_have_work(&self) -> bool {
+        self.givers.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether rank 0 has copied everything.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
@@ -191,6 +199,13 @@ impl Transport for Exchange {
 
     fn is_asked_for_work(&self) -> bool {
         self.how_many_ask.load(Ordering::Relaxed) > 0
+    }
+
+    fn will_give(&self, more: bool) {
+        match more {
+            true => self.givers.fetch_add(1, Ordering::Relaxed),
+            false => self.givers.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
@@ -260,6 +275,18 @@ mod tests {
         assert!(exchange.tired_of_waiting(Duration::from_secs(3600)).is_empty());
         assert_eq!(exchange.tired_of_waiting(Duration::ZERO), [1, 2]);
         assert!(!exchange.is_asked_for_work());
+    }
+
+    #[test]
+    fn work_is_to_come_as_long_as_one_thread_will_give_some() {
+        let exchange = Exchange::new(0, vec![0]);
+        assert!(!exchange.will_have_work());
+        for more in [true, true, false] {
+            exchange.will_give(more);
+            assert!(exchange.will_have_work());
+        }
+        exchange.will_give(false);
+        assert!(!exchange.will_have_work());
     }
 
     #[test]

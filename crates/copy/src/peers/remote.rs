@@ -41,7 +41,11 @@ impl Peers for RemoteHandle<'_> {
         self.source.peers.transport.is_asked_for_work()
     }
 
-    fn give(&self, chunk: &Chunk<'_>) -> (u64, bool) {
+    fn will_give(&self, more: bool) {
+        self.source.peers.transport.will_give(more);
+    }
+
+    fn give(&self, chunk: &Chunk<'_>) -> Option<u64> {
         let (file, Chunk { source, dest, offset, len }) = (self.source, *chunk);
         let peers = file.peers;
         let token = peers.new_token();
@@ -57,12 +61,11 @@ impl Peers for RemoteHandle<'_> {
             offset,
             len,
         };
-        let taken = peers.transport.give(Message::Chunk(chunk).encode()).is_none();
-        if !taken {
-            // Somebody else has served who waited.
-            peers.answer(token, Message::ChunkDone { token, moved: 0 });
+        if peers.transport.give(Message::Chunk(chunk).encode()).is_none() {
+            return Some(token);
         }
-        (token, taken)
+        peers.expect_no_more(token);
+        None
     }
 
     fn has_moved_nothing(&self, token: u64) -> bool {

@@ -43,8 +43,8 @@ fn operands_are_found_by_paths_and_entries_by_names() {
     assert_eq!((entry.name, entry.pair.operand), (Some("a".into()), "source".into()));
 }
 
-/// Offers a chunk to the other process, which is idle or not. Whether it was taken, and what is known of it then.
-fn offer<T>(idle: bool, then: impl FnOnce(&dyn Peers, (u64, bool), &PeerGroup<'_>, &End<'_>) -> T) -> T {
+/// Offers a chunk to the other process, which is idle or not. What it is known by, if it was taken, and what becomes of it.
+fn offer<T>(idle: bool, then: impl FnOnce(&dyn Peers, Option<u64>, &PeerGroup<'_>, &End<'_>) -> T) -> T {
     let wires = Wires::new(2);
     let ends = [0, 1].map(|rank| wires.end_of(rank));
     let peers = group(&ends[0]);
@@ -62,25 +62,22 @@ fn offer<T>(idle: bool, then: impl FnOnce(&dyn Peers, (u64, bool), &PeerGroup<'_
 
 #[test]
 fn a_chunk_says_which_file_and_which_bytes() {
-    offer(true, |_, (token, taken), _, other| {
+    offer(true, |_, token, _, other| {
         let Some((0, Message::Chunk(chunk))) = other.arrived() else { panic!("it was sent") };
-        assert!(taken);
-        assert_eq!((chunk.token, chunk.size, chunk.offset, chunk.len), (token, 2 * CHUNK, CHUNK, CHUNK));
+        assert_eq!((Some(chunk.token), chunk.size, chunk.offset, chunk.len), (token, 2 * CHUNK, CHUNK, CHUNK));
         assert_eq!((chunk.source_name, chunk.dest_name), (None, ".temporary".into()));
     });
 }
 
 #[test]
-fn a_chunk_that_nobody_takes_has_moved_nothing() {
-    offer(false, |handle, (token, taken), _, other| {
-        assert!(!taken && handle.has_moved_nothing(token) && other.arrived().is_none());
-        assert_eq!(handle.wait_for(token), 0);
-    });
+fn a_chunk_that_nobody_takes_is_not_known() {
+    offer(false, |_, token, _, other| assert!(token.is_none() && other.arrived().is_none()));
 }
 
 #[test]
 fn the_answer_to_a_chunk_is_what_was_moved() {
-    offer(true, |handle, (token, _), peers, _| {
+    offer(true, |handle, token, peers, _| {
+        let token = token.expect("it was taken");
         peers.take(1, &Message::ChunkDone { token, moved: 4096 }.encode());
         assert!(!handle.has_moved_nothing(token));
         assert_eq!(handle.wait_for(token), 4096);
@@ -89,7 +86,8 @@ fn the_answer_to_a_chunk_is_what_was_moved() {
 
 #[test]
 fn a_chunk_whose_answer_never_comes_has_moved_nothing() {
-    offer(true, |handle, (token, _), peers, _| {
+    offer(true, |handle, token, peers, _| {
+        let token = token.expect("it was taken");
         peers.end();
         assert_eq!(handle.wait_for(token), 0);
     });

@@ -79,6 +79,8 @@ impl Transport for Silent {
         false
     }
 
+    fn will_give(&self, _: bool) {}
+
     fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
         Some(work)
     }

@@ -138,7 +138,8 @@ fn prepare<'s>(
 /// The other processes, where they may copy parts of a file.
 fn peers_that_help<'a>(walker: &Walker<'a>) -> Option<&'a PeerGroup<'a>> {
     let cx = walker.worker.cx;
-    let alone = walker.pool.is_none() || cx.plan.dereference == Dereference::Always;
+    // Files that are named are found by their paths, also through symbolic links.
+    let alone = walker.pool.is_none() || cx.plan.recursive && cx.plan.dereference == Dereference::Always;
     cx.peers.filter(|_| !alone)
 }
 

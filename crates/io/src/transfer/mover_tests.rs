@@ -395,13 +395,15 @@ impl Peers for Helper {
         self.given.lock().is_none()
     }
 
-    fn give(&self, chunk: &Chunk<'_>) -> (u64, bool) {
+    fn give(&self, chunk: &Chunk<'_>) -> Option<u64> {
         let mut bytes = vec![0; self.moves];
         self.source.read_exact_at(&mut bytes, chunk.offset).unwrap();
         self.dest.write_all_at(&bytes, chunk.offset).unwrap();
         *self.given.lock() = Some((chunk.offset, chunk.len));
-        (1, true)
+        Some(1)
     }
+
+    fn will_give(&self, _: bool) {}
 
     fn has_moved_nothing(&self, _: u64) -> bool {
         self.moves == 0

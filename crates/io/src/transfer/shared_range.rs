@@ -31,9 +31,12 @@ pub trait Peers: Sync {
     /// Whether one of them waits for work.
     fn is_asked_for_work(&self) -> bool;
 
-    /// Gives one of them a chunk; what that is known by from now on, and whether somebody took it. One that nobody took
-    /// counts as answered: nothing of it was moved.
-    fn give(&self, chunk: &Chunk<'_>) -> (u64, bool);
+    /// There are chunks to give, or with `false` no more of what was said before: who asks for work may wait for one as
+    /// long as there are.
+    fn will_give(&self, more: bool);
+
+    /// Gives one of them a chunk; what that is known by from now on. `None` if nobody waits any more.
+    fn give(&self, chunk: &Chunk<'_>) -> Option<u64>;
 
     /// Whether this chunk came back with nothing moved.
     fn has_moved_nothing(&self, token: u64) -> bool;
@@ -57,12 +60,18 @@ struct Rest {
     back: u64,
     /// Chunks in other hands: token, offset, length.
     away: VecDeque<(u64, u64, u64)>,
+    /// Chunks that nobody took, which are done here in the end: offset, length.
+    not_taken: Vec<(u64, u64)>,
+    /// The others know that there may be chunks for them.
+    gives: bool,
 }
 
 impl<'a> SharedRange<'a> {
     /// The bytes from `from` to `end` of a file, of which nobody else has anything yet.
     pub(super) fn new(peers: &'a dyn Peers, [source, dest]: [&'a Inode; 2], from: u64, end: u64) -> SharedRange<'a> {
-        let rest = Mutex::new(Rest { front: from, back: end, away: VecDeque::new() });
+        peers.will_give(true);
+        let rest =
+            Mutex::new(Rest { front: from, back: end, away: VecDeque::new(), not_taken: Vec::new(), gives: true });
         SharedRange { peers, source, dest, rest }
     }
 
@@ -90,16 +99,15 @@ impl<'a> SharedRange<'a> {
     pub(super) fn offer(&self) {
         while self.peers.is_asked_for_work() {
             if self.comes_back() {
-                return;
+                return self.gives_no_more();
             }
-            let Some((offset, len)) = self.last_chunk() else { return };
-            let (token, taken) = self.peers.give(&Chunk { source: self.source, dest: self.dest, offset, len });
-            // If somebody else has served who waited, another worker may have met the new end already and gone. So it is not put
-            // back: it is done after all with what comes back.
+            let Some((offset, len)) = self.last_chunk() else { return self.gives_no_more() };
+            let Some(token) = self.peers.give(&Chunk { source: self.source, dest: self.dest, offset, len }) else {
+                // Somebody else has served who waited. Another worker may have met the new end already and gone, so it is not
+                // put back.
+                return self.rest.lock().not_taken.push((offset, len));
+            };
             self.rest.lock().away.push_back((token, offset, len));
-            if !taken {
-                return;
-            }
         }
     }
 
@@ -123,9 +131,17 @@ impl<'a> SharedRange<'a> {
         Some((from, len))
     }
 
+    /// Who asks for work now shall ask somebody else.
+    fn gives_no_more(&self) {
+        if std::mem::take(&mut self.rest.lock().gives) {
+            self.peers.will_give(false);
+        }
+    }
+
     /// Waits until nothing of the file is in other hands. What has to be done here after all, and how many bytes others have
     /// copied.
     pub(super) fn collect(&self) -> (Vec<(u64, u64)>, u64) {
+        self.gives_no_more();
         let mut left = Vec::new();
         let mut elsewhere = 0;
         loop {
@@ -136,8 +152,15 @@ impl<'a> SharedRange<'a> {
                 left.push((offset + moved, len - moved));
             }
         }
+        left.append(&mut self.rest.lock().not_taken);
         left.sort_unstable();
         (left, elsewhere)
+    }
+}
+
+impl Drop for SharedRange<'_> {
+    fn drop(&mut self) {
+        self.gives_no_more();
     }
 }
 
@@ -182,11 +205,12 @@ mod tests {
         fn is_asked_for_work(&self) -> bool {
             true
         }
-        fn give(&self, _: &Chunk<'_>) -> (u64, bool) {
+        fn give(&self, _: &Chunk<'_>) -> Option<u64> {
             self.now.lock().send(()).unwrap();
             self.done.lock().recv().unwrap();
-            (1, false)
+            None
         }
+        fn will_give(&self, _: bool) {}
         fn has_moved_nothing(&self, _: u64) -> bool {
             false
         }
@@ -215,10 +239,63 @@ mod tests {
         assert!(is_everything(&in_order(own, &left)), "{left:?}");
     }
 
+    /// The first one who asks is served by somebody else.
+    #[derive(Default)]
+    struct LateOnce {
+        given: Mutex<u64>,
+        served: Mutex<bool>,
+    }
+
+    impl Peers for LateOnce {
+        fn chunk(&self) -> u64 {
+            CHUNK
+        }
+        fn is_asked_for_work(&self) -> bool {
+            *self.given.lock() == 0
+        }
+        fn will_give(&self, _: bool) {}
+        fn give(&self, _: &Chunk<'_>) -> Option<u64> {
+            if !std::mem::replace(&mut self.served.lock(), true) {
+                return None;
+            }
+            *self.given.lock() += 1;
+            Some(1)
+        }
+        fn has_moved_nothing(&self, _: u64) -> bool {
+            false
+        }
+        fn wait_for(&self, _: u64) -> u64 {
+            CHUNK
+        }
+    }
+
+    #[test]
+    fn the_next_one_who_asks_gets_a_chunk_also_if_one_was_served_by_somebody_else() {
+        let peers = LateOnce::default();
+        let inode = inode();
+        let range = SharedRange::new(&peers, [&inode, &inode], 0, END);
+        range.offer();
+        assert_eq!(*peers.given.lock(), 0);
+        range.offer();
+        assert_eq!(*peers.given.lock(), 1);
+        let own: Vec<_> = std::iter::from_fn(|| range.next()).collect();
+        let (left, elsewhere) = range.collect();
+        assert_eq!((left.as_slice(), elsewhere), (&[(5 * CHUNK, 4096)][..], CHUNK));
+        assert!(is_everything(&in_order(own.into_iter().chain(left), &[(4 * CHUNK, CHUNK)])));
+    }
+
     /// So many chunks are taken, and of each so much is done.
     struct Partly {
         wanted: Mutex<u64>,
         moved: u64,
+        /// What was said of more chunks.
+        said: Mutex<Vec<bool>>,
+    }
+
+    impl Partly {
+        fn new(wanted: u64, moved: u64) -> Partly {
+            Partly { wanted: Mutex::new(wanted), moved, said: Mutex::default() }
+        }
     }
 
     impl Peers for Partly {
@@ -228,10 +305,13 @@ mod tests {
         fn is_asked_for_work(&self) -> bool {
             *self.wanted.lock() > 0
         }
-        fn give(&self, _: &Chunk<'_>) -> (u64, bool) {
+        fn give(&self, _: &Chunk<'_>) -> Option<u64> {
             let mut wanted = self.wanted.lock();
             *wanted -= 1;
-            (*wanted, true)
+            Some(*wanted)
+        }
+        fn will_give(&self, more: bool) {
+            self.said.lock().push(more);
         }
         fn has_moved_nothing(&self, _: u64) -> bool {
             self.moved == 0
@@ -243,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_others_leave_of_their_chunks_is_done_here() {
-        let peers = Partly { wanted: Mutex::new(2), moved: 1000 };
+        let peers = Partly::new(2, 1000);
         let inode = inode();
         let range = SharedRange::new(&peers, [&inode, &inode], 0, END);
         range.offer();
@@ -256,7 +336,7 @@ mod tests {
 
     #[test]
     fn who_could_do_nothing_with_a_chunk_gets_no_other_one() {
-        let peers = Partly { wanted: Mutex::new(3), moved: 0 };
+        let peers = Partly::new(3, 0);
         let inode = inode();
         let range = SharedRange::new(&peers, [&inode, &inode], 0, END);
         range.offer();
@@ -265,12 +345,27 @@ mod tests {
 
     #[test]
     fn chunks_from_the_end_stop_where_this_process_works() {
-        let peers = Partly { wanted: Mutex::new(100), moved: CHUNK };
+        let peers = Partly::new(100, CHUNK);
         let inode = inode();
         let range = SharedRange::new(&peers, [&inode, &inode], 0, END);
         assert_eq!(range.next(), Some((0, CHUNK)));
         range.offer();
         assert_eq!(range.next(), Some((CHUNK, CHUNK)), "one chunk stays here");
         assert_eq!(range.next(), None);
+    }
+
+    #[test]
+    fn others_hear_once_that_there_is_nothing_more_to_give() {
+        let inode = inode();
+        for wanted in [0, 1, 100] {
+            let peers = Partly::new(wanted, CHUNK);
+            let range = SharedRange::new(&peers, [&inode, &inode], 0, END);
+            range.offer();
+            let gave_all = wanted == 100;
+            assert_eq!(*peers.said.lock(), if gave_all { &[true, false][..] } else { &[true] }, "{wanted}");
+            range.collect();
+            drop(range);
+            assert_eq!(*peers.said.lock(), [true, false], "{wanted}");
+        }
     }
 }

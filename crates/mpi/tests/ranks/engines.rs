@@ -1,13 +1,14 @@
 //! The options of haul do with several ranks what they do with one process.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use haul_copy::plan::EngineName;
 use haul_testbed::{Bed, Command, Fs};
 
 use crate::support::tree::{SMALL, assert_equal, grow, place, remove};
-use crate::support::{Job, Mpi, chance, haul};
+use crate::support::{Job, Mpi, chance, haul, rows};
 
 /// Copies with haul and with each MPI, and wants the same end and the same tree.
 fn same_as_haul(dir: &Path, ranks: usize, options: &[&str]) {
@@ -35,6 +36,29 @@ fn every_engine_works_with_several_ranks() {
     grow(&mut chance(2), &dir, SMALL);
     for engine in EngineName::ALL {
         same_as_haul(&dir, 3, &[&format!("--engine={}", engine.as_str())]);
+    }
+}
+
+/// Bytes of a chunk, and chunks of a file.
+const CHUNK: usize = 64 << 10;
+const CHUNKS: usize = 128;
+
+#[test]
+fn a_file_that_is_named_is_copied_by_all_ranks() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    let contents: Vec<u8> = (0..CHUNK * CHUNKS).map(|at| (at % 251) as u8).collect();
+    fs::write(dir.join("file"), &contents).expect("a file");
+    symlink("file", dir.join("link")).expect("a link");
+    for (mpi, source) in Mpi::all().into_iter().flat_map(|mpi| ["file", "link"].map(|source| (mpi, source))) {
+        // In a moment it would be over before anybody asks for work.
+        let words = ["--chunk=64K", "--limit=8M", "--stats", "-T", source, "copy"];
+        let done = Job::new(mpi, 4, &dir, &words).run().succeeded();
+        let chunks: Vec<usize> = rows(&done).iter().map(|row| row.chunks).collect();
+        // Were sharing ended by two threads that offer at once, a few would be all.
+        assert!(chunks.iter().sum::<usize>() > CHUNKS / 4, "{mpi:?} {source}: {chunks:?}: {done}");
+        assert!(fs::read(dir.join("copy")).expect("a copy") == contents, "{mpi:?} {source}: {done}");
+        fs::remove_file(dir.join("copy")).expect("it can be removed");
     }
 }
 

@@ -67,6 +67,7 @@ pub fn haul_copies(directory: &Path, args: &[&str]) {
 pub struct Row {
     pub host: String,
     pub files: usize,
+    pub chunks: usize,
 }
 
 /// The table of `--stats`, by rank.
@@ -78,14 +79,16 @@ pub fn rows(done: &Outcome) -> Vec<Row> {
     let mut lines = done.stderr.lines().chain(done.stdout.lines());
     let head = lines.find(|line| line.trim_start().starts_with("rank ")).unwrap_or_else(|| panic!("no table: {done}"));
     let at = |name: &str| head.split_whitespace().position(|word| word == name).expect("the table has this column");
-    let (host, files) = (at("host"), at("files"));
+    // Bytes have a unit, a word of its own.
+    let (host, files, chunks) = (at("host"), at("files"), at("chunks") + 1);
     let mut rows = Vec::new();
     for line in lines {
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.first().and_then(|word| word.parse().ok()) != Some(rows.len()) {
             break;
         }
-        rows.push(Row { host: words[host].to_owned(), files: words[files].parse().expect("a number") });
+        let number = |at: usize| words[at].parse().expect("a number");
+        rows.push(Row { host: words[host].to_owned(), files: number(files), chunks: number(chunks) });
     }
     rows
 }
