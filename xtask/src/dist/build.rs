@@ -15,6 +15,8 @@ pub struct Recipe {
     pub target: PathBuf,
     /// Of cargo: `release`, or `trial`, which takes a third of the time.
     pub profile: &'static str,
+    /// Also static programs of other processors than this one.
+    pub crossed: bool,
     /// Where the artefacts go.
     pub into: PathBuf,
     pub stamp: Stamp,

@@ -34,7 +34,7 @@ impl Made {
         shell::make_dir(&recipe.into)?;
         let wheel = wheel::make(recipe)?;
         let mut made = Made { archives: vec![], debian: vec![], rpm: vec![], wheel, programs: None, missing: vec![] };
-        for target in STATIC {
+        for target in STATIC.iter().filter(|target| recipe.crossed || target.is_native()) {
             if let Err(why) = target.install() {
                 made.missing.push(format!("NOT MADE: {}: {why}", target.name));
                 continue;

@@ -37,6 +37,7 @@ pub fn run(arguments: &[String]) -> Result {
         source: shell::root().to_owned(),
         target: shell::target().join("dist"),
         profile: "release",
+        crossed: true,
         into: shell::root().join("dist"),
         stamp: Stamp::read()?,
     };
@@ -59,7 +60,7 @@ pub fn run(arguments: &[String]) -> Result {
 pub fn check(mpi: &Mpi) -> Result<Checked> {
     let target = shell::target().join("dist-trial");
     let (source, into) = (shell::root().to_owned(), target.join("made"));
-    let recipe = Recipe { source, target, profile: "trial", into, stamp: Stamp::read()? };
+    let recipe = Recipe { source, target, profile: "trial", crossed: true, into, stamp: Stamp::read()? };
     let made = Made::make(&recipe, mpi)?;
     trial::check(&made, &recipe, mpi)
 }
