@@ -7,19 +7,20 @@ use haul_copy::plan::{Destination, Durable, Overwrite, Plan, SmartCopy, Verify};
 use haul_frontend::show::{Show, When};
 use haul_io::strategy::SMALL;
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{CWD, statfs};
+use haul_sys::rustix::fs::CWD;
 
 /// Filesystems on disks and in memory, by their numbers of statfs(2). A small file waits there for the disk, and a thread beside the
 /// copy could not end that. It waits for somebody else where an open breaks a lease (fcntl(2), F_SETLEASE), for the seconds of
 /// /proc/sys/fs/lease-break-time at most, or asks who watches opens (fanotify(7)): nothing is incomplete then, and signals end
 /// the first. What waits for a filesystem that is frozen no signal ends, with a thread or without.
-const OF_DISKS: [u32; 5] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // btrfs
-    0xf2f5_2010, // F2FS
-    0x0102_1994, // tmpfs
+const OF_DISKS: [FilesystemType; 5] = [
+    FilesystemType::EXT,   // ext2, ext3, ext4
+    FilesystemType::XFS,   // XFS
+    FilesystemType::BTRFS, // btrfs
+    FilesystemType::F2FS,  // F2FS
+    FilesystemType::TMPFS, // tmpfs
 ];
 
 /// Whether one small file is copied from a disk to a disk, nothing is asked or shown, and nothing waits for the device. What is
@@ -59,7 +60,7 @@ fn goes_to_disk(source: &OsStr, destination: &Destination) -> bool {
 }
 
 fn is_on_disk(path: &OsStr) -> bool {
-    statfs(path).is_ok_and(|found| u32::try_from(found.f_type).is_ok_and(|kind| OF_DISKS.contains(&kind)))
+    FilesystemType::at(path).is_ok_and(|kind| OF_DISKS.contains(&kind))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-use haul_sys::rustix::fs::statfs;
+use haul_sys::filesystem::FilesystemType;
 
 /// A security module that labels files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,10 @@ pub enum Security {
 impl Security {
     /// The one that this machine runs.
     pub(crate) fn of_machine() -> Security {
-        const SELINUX_MAGIC: u32 = 0xf97c_ff8c;
-        const SMACK_MAGIC: u32 = 0x4341_5d53;
-        // Only 32 bits of the type are defined, and its sign depends on the architecture.
-        let mounted = |path: &str, magic: u32| statfs(path).is_ok_and(|fs| fs.f_type as u32 == magic);
-        if mounted("/sys/fs/selinux", SELINUX_MAGIC) && Path::new("/etc/selinux/config").exists() {
+        let mounted = |path: &str, kind| FilesystemType::at(path) == Ok(kind);
+        if mounted("/sys/fs/selinux", FilesystemType::SELINUX) && Path::new("/etc/selinux/config").exists() {
             Security::Selinux
-        } else if mounted("/sys/fs/smackfs", SMACK_MAGIC) {
+        } else if mounted("/sys/fs/smackfs", FilesystemType::SMACK) {
             Security::Smack
         } else {
             Security::None

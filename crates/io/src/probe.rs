@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
 use parking_lot::Mutex;
@@ -114,28 +115,19 @@ impl Probe {
 
 /// The filesystem of an open file.
 pub fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
-    const EXT4_SUPER_MAGIC: u32 = 0xEF53;
-    const XFS_SUPER_MAGIC: u32 = 0x5846_5342;
-    const BTRFS_SUPER_MAGIC: u32 = 0x9123_683E;
-    let Ok(stat) = haul_sys::rustix::fs::fstatfs(file) else { return Filesystem::Other };
-    // The type of the field differs from one architecture to the next.
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    match stat.f_type as u32 {
-        EXT4_SUPER_MAGIC => Filesystem::Ext4,
-        XFS_SUPER_MAGIC => Filesystem::Xfs,
-        BTRFS_SUPER_MAGIC => Filesystem::Btrfs,
+    match FilesystemType::of(file) {
+        Ok(FilesystemType::EXT) => Filesystem::Ext4,
+        Ok(FilesystemType::XFS) => Filesystem::Xfs,
+        Ok(FilesystemType::BTRFS) => Filesystem::Btrfs,
         _ => Filesystem::Other,
     }
 }
 
 /// Whether the dirty pages of a file go to a block device on demand. Not those of FUSE, which writes through or at the close.
 pub(crate) fn writes_back_on_demand(device: DeviceNumber, file: BorrowedFd<'_>) -> bool {
-    const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
     match device.major {
         0 => filesystem_of(file) == Filesystem::Btrfs,
-        // The type of the field differs from one architecture to the next.
-        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-        _ => haul_sys::rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type as u32 != FUSE_SUPER_MAGIC),
+        _ => FilesystemType::of(file).is_ok_and(|kind| kind != FilesystemType::FUSE),
     }
 }
 

@@ -1,10 +1,11 @@
 //! What identifies a filesystem.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::fstatfs;
+use rustix::fs::{StatFs, fstatfs, statfs};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
+use rustix::path::Arg;
 
 /// `struct fsuuid2` of the kernel.
 #[repr(C)]
@@ -28,7 +29,111 @@ struct BtrfsInfo {
 const GET_UUID: Opcode = opcode::read::<FsUuid>(0x15, 0);
 /// BTRFS_IOC_FS_INFO.
 const BTRFS_INFO: Opcode = opcode::read::<BtrfsInfo>(0x94, 31);
-const BTRFS_MAGIC: u32 = 0x9123_683e;
+
+/// The type of a filesystem, by the number that statfs(2) gives for it: those of linux/magic.h, and of the sources of the
+/// filesystems that are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilesystemType(u32);
+
+impl FilesystemType {
+    /// ext2, ext3 and ext4, which share a number.
+    pub const EXT: FilesystemType = FilesystemType(0xef53);
+    /// XFS.
+    pub const XFS: FilesystemType = FilesystemType(0x5846_5342);
+    /// btrfs.
+    pub const BTRFS: FilesystemType = FilesystemType(0x9123_683e);
+    /// F2FS.
+    pub const F2FS: FilesystemType = FilesystemType(0xf2f5_2010);
+    /// bcachefs.
+    pub const BCACHEFS: FilesystemType = FilesystemType(0xca45_1a4e);
+    /// ZFS.
+    pub const ZFS: FilesystemType = FilesystemType(0x2fc1_2fc1);
+    /// tmpfs.
+    pub const TMPFS: FilesystemType = FilesystemType(0x0102_1994);
+    /// ramfs.
+    pub const RAMFS: FilesystemType = FilesystemType(0x8584_58f6);
+    /// hugetlbfs.
+    pub const HUGETLBFS: FilesystemType = FilesystemType(0x9584_58f6);
+    /// overlay.
+    pub const OVERLAY: FilesystemType = FilesystemType(0x794c_7630);
+    /// aufs.
+    pub const AUFS: FilesystemType = FilesystemType(0x6175_6673);
+    /// eCryptfs.
+    pub const ECRYPTFS: FilesystemType = FilesystemType(0xf15f);
+    /// NFS.
+    pub const NFS: FilesystemType = FilesystemType(0x6969);
+    /// Ceph.
+    pub const CEPH: FilesystemType = FilesystemType(0x00c3_6400);
+    /// Lustre.
+    pub const LUSTRE: FilesystemType = FilesystemType(0x0bd0_0bd0);
+    /// OpenAFS.
+    pub const OPENAFS: FilesystemType = FilesystemType(0x5346_414f);
+    /// AFS, the kernel's own.
+    pub const AFS: FilesystemType = FilesystemType(0x6b41_4653);
+    /// Coda.
+    pub const CODA: FilesystemType = FilesystemType(0x7375_7245);
+    /// FUSE, virtiofs among it.
+    pub const FUSE: FilesystemType = FilesystemType(0x6573_5546);
+    /// 9P.
+    pub const V9FS: FilesystemType = FilesystemType(0x0102_1997);
+    /// CIFS.
+    pub const CIFS: FilesystemType = FilesystemType(0xff53_4d42);
+    /// SMB 2 and 3.
+    pub const SMB2: FilesystemType = FilesystemType(0xfe53_4d42);
+    /// SMB 1.
+    pub const SMB: FilesystemType = FilesystemType(0x517b);
+    /// Folders of VirtualBox.
+    pub const VBOXSF: FilesystemType = FilesystemType(0x786f_4256);
+    /// proc.
+    pub const PROC: FilesystemType = FilesystemType(0x9fa0);
+    /// sysfs.
+    pub const SYSFS: FilesystemType = FilesystemType(0x6265_6572);
+    /// debugfs.
+    pub const DEBUGFS: FilesystemType = FilesystemType(0x6462_6720);
+    /// tracefs.
+    pub const TRACEFS: FilesystemType = FilesystemType(0x7472_6163);
+    /// cgroup2.
+    pub const CGROUP2: FilesystemType = FilesystemType(0x6367_7270);
+    /// cgroup.
+    pub const CGROUP: FilesystemType = FilesystemType(0x0027_e0eb);
+    /// configfs.
+    pub const CONFIGFS: FilesystemType = FilesystemType(0x6265_6570);
+    /// securityfs.
+    pub const SECURITYFS: FilesystemType = FilesystemType(0x7363_6673);
+    /// selinuxfs.
+    pub const SELINUX: FilesystemType = FilesystemType(0xf97c_ff8c);
+    /// smackfs.
+    pub const SMACK: FilesystemType = FilesystemType(0x4341_5d53);
+
+    /// That of an open file, also of an `O_PATH` descriptor.
+    ///
+    /// # Errors
+    /// As fstatfs(2).
+    pub fn of(file: impl AsFd) -> Result<FilesystemType, Errno> {
+        fstatfs(file).map(|found| FilesystemType::from(&found))
+    }
+
+    /// That of what a path leads to.
+    ///
+    /// # Errors
+    /// As statfs(2).
+    pub fn at(path: impl Arg) -> Result<FilesystemType, Errno> {
+        statfs(path).map(|found| FilesystemType::from(&found))
+    }
+
+    /// The number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl From<&StatFs> for FilesystemType {
+    fn from(found: &StatFs) -> FilesystemType {
+        // Only 32 bits are defined; the type of the field, and its sign, depend on the architecture.
+        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+        FilesystemType(found.f_type as u32)
+    }
+}
 
 /// The UUID of the filesystem of an open file (not `O_PATH`): 16 bytes on most, fewer on some. btrfs does not tell it in the way
 /// of the others (Linux 6.18), but in its own.
@@ -49,14 +154,12 @@ pub fn uuid(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
 }
 
 pub(crate) fn is_btrfs(file: BorrowedFd<'_>) -> bool {
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // its type depends on the architecture
-    fstatfs(file).is_ok_and(|stat| stat.f_type as u32 == BTRFS_MAGIC)
+    FilesystemType::of(file) == Ok(FilesystemType::BTRFS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn the_structures_are_as_long_as_the_kernels() {

@@ -13,6 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
+use crate::filesystem::FilesystemType;
 use crate::map::Mapping;
 use crate::queue::{self, Queue, QueueKind};
 
@@ -21,9 +22,6 @@ pub type Fd<'a> = BorrowedFd<'a>;
 
 /// RWF_DONTCACHE of linux/fs.h (Linux 6.14), which rustix lacks.
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
-
-/// FUSE_SUPER_MAGIC, as statfs(2) tells it.
-const FUSE: u64 = 0x6573_5546;
 
 /// The calls that move bytes. Each method is one system call, and its count is the kernel's: it may be short.
 ///
@@ -166,9 +164,7 @@ pub trait Kernel: Debug + Send + Sync {
 
     /// Whether the file is on a FUSE filesystem, virtiofs among them (fstatfs).
     fn is_fuse(&self, fd: Fd<'_>) -> Result<bool, Errno> {
-        // The type of the number differs between architectures.
-        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-        Ok(rustix::fs::fstatfs(fd)?.f_type as u64 == FUSE)
+        Ok(FilesystemType::of(fd)? == FilesystemType::FUSE)
     }
 
     /// Whether O_DIRECT is on (F_GETFL).

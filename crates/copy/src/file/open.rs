@@ -7,8 +7,9 @@ use std::sync::Arc;
 use haul_io::strategy::{Demands, SMALL};
 use haul_io::transfer::{Peers, Transfer};
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
+use haul_sys::rustix::fs::{OFlags, fcntl_setfl, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::attributes::{Keep, SPECIAL_RIGHTS, side};
@@ -349,8 +350,7 @@ pub(crate) fn ignores_nonblock(inode: &Inode) -> bool {
 
 /// Whether a file may get another number when it is opened for writing: an overlay copies it up then.
 fn renumbers(file: BorrowedFd<'_>) -> bool {
-    const OVERLAY: u64 = 0x794c_7630;
-    fstatfs(file).is_ok_and(|filesystem| u64::try_from(filesystem.f_type) == Ok(OVERLAY))
+    FilesystemType::of(file) == Ok(FilesystemType::OVERLAY)
 }
 
 /// If it is a FIFO, or was replaced by one meanwhile, opening must not wait for the other end: ENXIO where nobody reads what

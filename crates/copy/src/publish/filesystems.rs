@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{OFlags, fcntl_getfl, fstatfs};
+use haul_sys::filesystem::FilesystemType;
+use haul_sys::rustix::fs::{OFlags, fcntl_getfl};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use parking_lot::Mutex;
 
@@ -33,22 +34,22 @@ pub(crate) struct Filesystem {
 
 /// Filesystems whose syncfs(2) writes everything and waits for the device; the numbers are those of statfs(2). Others are
 /// synced file by file: FUSE asks its server for nothing but with virtiofs, FAT does not flush the cache of the device.
-const SYNC_WHOLE: [u64; 10] = [
-    0xef53,      // ext3, ext4; ext2 by the driver of ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // btrfs
-    0xf2f5_2010, // F2FS
-    0x0102_1994, // tmpfs, which has no device
-    0x794c_7630, // overlay, which asks the filesystem below
-    0x6969,      // NFS
-    0x2fc1_2fc1, // ZFS
-    0xca45_1a4e, // bcachefs
-    0x00c3_6400, // Ceph
+const SYNC_WHOLE: [FilesystemType; 10] = [
+    FilesystemType::EXT,      // ext3, ext4; ext2 by the driver of ext4
+    FilesystemType::XFS,      // XFS
+    FilesystemType::BTRFS,    // btrfs
+    FilesystemType::F2FS,     // F2FS
+    FilesystemType::TMPFS,    // tmpfs, which has no device
+    FilesystemType::OVERLAY,  // overlay, which asks the filesystem below
+    FilesystemType::NFS,      // NFS
+    FilesystemType::ZFS,      // ZFS
+    FilesystemType::BCACHEFS, // bcachefs
+    FilesystemType::CEPH,     // Ceph
 ];
 
 /// Those of them that sync while others make files. On btrfs each sync commits a transaction, for which all who make files wait:
 /// 100,000 small ones were durable after 7.3 s, and by one sync at the end after 5.7 (Linux 6.18). Others were not measured.
-const SYNC_EARLY: [u64; 2] = [0xef53, 0x5846_5342];
+const SYNC_EARLY: [FilesystemType; 2] = [FilesystemType::EXT, FilesystemType::XFS];
 
 #[derive(Debug, Default)]
 pub(crate) struct Filesystems(Mutex<Vec<Filesystem>>);
@@ -78,8 +79,7 @@ impl Filesystems {
             Err(_) if handle => None,
             Err(_) => fcntl_dupfd_cloexec(fd, 0).ok(),
         };
-        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-        let is_one_of = |kinds: &[u64]| fstatfs(fd).is_ok_and(|stat| kinds.contains(&(stat.f_type as u64)));
+        let is_one_of = |kinds: &[FilesystemType]| FilesystemType::of(fd).is_ok_and(|kind| kinds.contains(&kind));
         let found = Filesystem {
             device,
             fd: opened.map(Arc::new),

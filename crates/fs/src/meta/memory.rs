@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::DeviceNumber;
 use haul_sys::object::Object;
-use haul_sys::rustix::fs::fstatfs;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::What;
@@ -32,16 +32,14 @@ pub enum Rules {
 /// What failed, on which attributes, and what the kernel said.
 type Cause = (What, String, Errno);
 
-const NFS: u32 = 0x6969;
-
 /// Filesystems that keep to the kernel's rules; the numbers are those of statfs(2).
-const KEEP_TO_RULES: [u32; 6] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // btrfs
-    0x0102_1994, // tmpfs
-    0xf2f5_2010, // F2FS
-    0x794c_7630, // overlay
+const KEEP_TO_RULES: [FilesystemType; 6] = [
+    FilesystemType::EXT,     // ext2, ext3, ext4
+    FilesystemType::XFS,     // XFS
+    FilesystemType::BTRFS,   // btrfs
+    FilesystemType::TMPFS,   // tmpfs
+    FilesystemType::F2FS,    // F2FS
+    FilesystemType::OVERLAY, // overlay
 ];
 
 impl PairMemory {
@@ -74,10 +72,9 @@ impl PairMemory {
             return *rules;
         }
         drop(known);
-        let kind = fstatfs(object).ok().and_then(|fs| u32::try_from(fs.f_type).ok());
-        let rules = match kind {
-            Some(NFS) => Rules::Nfs,
-            Some(kind) if KEEP_TO_RULES.contains(&kind) => Rules::Kernel,
+        let rules = match FilesystemType::of(object) {
+            Ok(FilesystemType::NFS) => Rules::Nfs,
+            Ok(kind) if KEEP_TO_RULES.contains(&kind) => Rules::Kernel,
             _ => Rules::Unknown,
         };
         self.filesystems.write().push((device, rules));

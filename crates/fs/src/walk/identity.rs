@@ -12,8 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
-use haul_sys::rustix::fs::{self, Access, AtFlags, CWD, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
+use haul_sys::rustix::fs::{self, Access, AtFlags, CWD, OFlags, StatxAttributes, StatxFlags, fcntl_setfl};
 use haul_sys::rustix::io::{pread, retry_on_intr};
 use parking_lot::RwLock;
 
@@ -49,22 +50,22 @@ enum Shows {
 }
 
 /// The filesystems with files of others, as statfs(2) numbers them.
-const STACKED: [(u64, Shows); 15] = [
-    (0x794c_7630, Shows::Others),           // overlay
-    (0x6175_6673, Shows::Others),           // aufs
-    (0xf15f, Shows::Others),                // eCryptfs
-    (0x6969, Shows::Others),                // NFS
-    (0x00c3_6400, Shows::Others),           // Ceph
-    (0x0bd0_0bd0, Shows::Others),           // Lustre
-    (0x5346_414f, Shows::Others),           // AFS
-    (0x6b41_4653, Shows::Others),           // AFS, the kernel's own
-    (0x7375_7245, Shows::Others),           // Coda
-    (0x6573_5546, Shows::OthersUnnumbered), // FUSE
-    (0x0102_1997, Shows::OthersUnnumbered), // 9P
-    (0xff53_4d42, Shows::OthersUnnumbered), // CIFS
-    (0xfe53_4d42, Shows::OthersUnnumbered), // SMB 2 and 3
-    (0x517b, Shows::OthersUnnumbered),      // SMB 1
-    (0x786f_4256, Shows::OthersUnnumbered), // folders of VirtualBox
+const STACKED: [(FilesystemType, Shows); 15] = [
+    (FilesystemType::OVERLAY, Shows::Others),          // overlay
+    (FilesystemType::AUFS, Shows::Others),             // aufs
+    (FilesystemType::ECRYPTFS, Shows::Others),         // eCryptfs
+    (FilesystemType::NFS, Shows::Others),              // NFS
+    (FilesystemType::CEPH, Shows::Others),             // Ceph
+    (FilesystemType::LUSTRE, Shows::Others),           // Lustre
+    (FilesystemType::OPENAFS, Shows::Others),          // AFS
+    (FilesystemType::AFS, Shows::Others),              // AFS, the kernel's own
+    (FilesystemType::CODA, Shows::Others),             // Coda
+    (FilesystemType::FUSE, Shows::OthersUnnumbered),   // FUSE
+    (FilesystemType::V9FS, Shows::OthersUnnumbered),   // 9P
+    (FilesystemType::CIFS, Shows::OthersUnnumbered),   // CIFS
+    (FilesystemType::SMB2, Shows::OthersUnnumbered),   // SMB 2 and 3
+    (FilesystemType::SMB, Shows::OthersUnnumbered),    // SMB 1
+    (FilesystemType::VBOXSF, Shows::OthersUnnumbered), // folders of VirtualBox
 ];
 
 /// An entry as it was found.
@@ -136,8 +137,8 @@ impl Identities {
 }
 
 fn kind_of(file: BorrowedFd<'_>) -> Result<Shows, Errno> {
-    let number = u64::from(fstatfs(file)?.f_type as u32);
-    Ok(STACKED.iter().find(|(stacked, _)| *stacked == number).map_or(Shows::Own, |(_, shows)| *shows))
+    let kind = FilesystemType::of(file)?;
+    Ok(STACKED.iter().find(|(stacked, _)| *stacked == kind).map_or(Shows::Own, |(_, shows)| *shows))
 }
 
 /// Whether a difference between the two was seen while the source stayed as it was.

@@ -5,20 +5,22 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::Kind;
-use haul_sys::rustix::fs::{fstatfs, ioctl_getflags};
+use haul_sys::rustix::fs::ioctl_getflags;
 
 use crate::walk::Spot;
 
 /// Filesystems on which two names are two entries, unless a flag of a directory says otherwise: ext2 to ext4, btrfs, tmpfs, F2FS,
 /// bcachefs.
-const EXACT_NAMES: [u64; 5] = [0xef53, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e];
+const EXACT_NAMES: [FilesystemType; 5] =
+    [FilesystemType::EXT, FilesystemType::BTRFS, FilesystemType::TMPFS, FilesystemType::F2FS, FilesystemType::BCACHEFS];
 
 /// FS_CASEFOLD_FL of a directory.
 pub const CASEFOLD: u32 = 0x4000_0000;
 
 /// Filesystems on which names are exact unless a look shows otherwise: XFS, NFS, overlay.
-const MOSTLY_EXACT_NAMES: [u64; 3] = [0x5846_5342, 0x6969, 0x794c_7630];
+const MOSTLY_EXACT_NAMES: [FilesystemType; 3] = [FilesystemType::XFS, FilesystemType::NFS, FilesystemType::OVERLAY];
 
 /// Whether two names are two entries, and are given back as they were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +45,8 @@ pub fn names_in(dir: BorrowedFd<'_>) -> Names {
 ///
 /// # Errors
 /// As of fstatfs(2), where it may say more the next time.
-#[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // the type differs between architectures
 pub fn names_on(dir: BorrowedFd<'_>) -> Result<Names, Errno> {
-    match fstatfs(dir).map(|found| found.f_type as u64) {
+    match FilesystemType::of(dir) {
         Ok(found) if EXACT_NAMES.contains(&found) => Ok(Names::Exact),
         Ok(found) if MOSTLY_EXACT_NAMES.contains(&found) => Ok(Names::MostlyExact),
         Ok(_) | Err(Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Names::Unknown),

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::rustix::fs::{self, SeekFrom};
 
 use haul_sys::inode::{Inode, Kind};
@@ -22,16 +23,16 @@ pub fn has_storage(inode: &Inode) -> bool {
 }
 
 /// Filesystems that make up their files while they are read, whose sizes are 0 or one page whatever is in them.
-const PSEUDO_FILESYSTEMS: [u64; 9] = [
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x6367_7270, // cgroup2
-    0x0027_e0eb, // cgroup
-    0x6265_6570, // configfs
-    0x7363_6673, // securityfs
-    0xf97c_ff8c, // selinuxfs
+const PSEUDO_FILESYSTEMS: [FilesystemType; 9] = [
+    FilesystemType::PROC,       // proc
+    FilesystemType::SYSFS,      // sysfs
+    FilesystemType::DEBUGFS,    // debugfs
+    FilesystemType::TRACEFS,    // tracefs
+    FilesystemType::CGROUP2,    // cgroup2
+    FilesystemType::CGROUP,     // cgroup
+    FilesystemType::CONFIGFS,   // configfs
+    FilesystemType::SECURITYFS, // securityfs
+    FilesystemType::SELINUX,    // selinuxfs
 ];
 
 /// Whether its contents are made up while they are read, so that its size means nothing.
@@ -40,6 +41,5 @@ pub fn is_pseudo_file(fd: &OwnedFd, inode: &Inode) -> bool {
     if has_storage(inode) {
         return false;
     }
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    fs::fstatfs(fd).is_ok_and(|stat| PSEUDO_FILESYSTEMS.contains(&(stat.f_type as u64)))
+    FilesystemType::of(fd).is_ok_and(|kind| PSEUDO_FILESYSTEMS.contains(&kind))
 }

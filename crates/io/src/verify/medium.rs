@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::kernel::Kernel;
 use haul_sys::page_cache::{cached_pages, forget};
-use haul_sys::rustix::fs::fstatfs;
 use haul_sys::rustix::param::page_size;
 
 use crate::engine::buffer::AlignedBuffer;
@@ -14,10 +14,10 @@ use crate::engine::calls::again;
 use super::blocks::{Blocks, Mismatch, WINDOW};
 
 /// Filesystems that have no device: their numbers of statfs(2).
-const IN_MEMORY: [u64; 3] = [
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-    0x9584_58f6, // hugetlbfs
+const IN_MEMORY: [FilesystemType; 3] = [
+    FilesystemType::TMPFS,     // tmpfs
+    FilesystemType::RAMFS,     // ramfs
+    FilesystemType::HUGETLBFS, // hugetlbfs
 ];
 
 /// What the device has.
@@ -76,8 +76,7 @@ fn open_past_the_cache(
     regular: bool,
 ) -> Result<Option<OwnedFd>, Errno> {
     // The node of a device is on such a filesystem itself. tmpfs opens with O_DIRECT (since Linux 6.6), and reads from memory.
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    if regular && fstatfs(file).is_ok_and(|stat| IN_MEMORY.contains(&(stat.f_type as u64))) {
+    if regular && FilesystemType::of(file).is_ok_and(|kind| IN_MEMORY.contains(&kind)) {
         return Ok(None);
     }
     match kernel.reopen_to_read(file, true) {

@@ -10,6 +10,7 @@ use haul_measure::machine::Machine;
 use haul_measure::memory;
 use haul_measure::storage::Storage;
 use haul_measure::words;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
@@ -42,8 +43,7 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
     let free = format!("{} free, {} for this user", share(whole.f_bfree), share(whole.f_bavail));
     let request = words::bytes(inode.block_size.into());
     let number = inode.id.device();
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // its type depends on the architecture
-    let magic = own.f_type as u32;
+    let magic = FilesystemType::from(&own).number();
     let alignment = match inode.direct {
         (0, 0) => "unknown".to_owned(),
         (memory, offset) => format!("memory {memory}, offset {offset} bytes"),
