@@ -9,7 +9,7 @@ use haul_io::strategy::SMALL;
 use haul_sys::Errno;
 use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::CWD;
+use haul_sys::rustix::fs::{CWD, statfs};
 
 /// Filesystems on disks and in memory, by their numbers of statfs(2). A small file waits there for the disk, and a thread beside the
 /// copy could not end that. It waits for somebody else where an open breaks a lease (fcntl(2), F_SETLEASE), for the seconds of
@@ -60,7 +60,7 @@ fn goes_to_disk(source: &OsStr, destination: &Destination) -> bool {
 }
 
 fn is_on_disk(path: &OsStr) -> bool {
-    FilesystemType::at(path).is_ok_and(|kind| OF_DISKS.contains(&kind))
+    statfs(path).is_ok_and(|found| OF_DISKS.contains(&FilesystemType::from(&found)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use haul_sys::filesystem::FilesystemType;
+use haul_sys::rustix::fs::statfs;
 
 /// A security module that labels files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Security {
 impl Security {
     /// The one that this machine runs.
     pub(crate) fn of_machine() -> Security {
-        let mounted = |path: &str, kind| FilesystemType::at(path) == Ok(kind);
+        let mounted = |path: &str, kind| statfs(path).is_ok_and(|found| FilesystemType::from(&found) == kind);
         if mounted("/sys/fs/selinux", FilesystemType::SELINUX) && Path::new("/etc/selinux/config").exists() {
             Security::Selinux
         } else if mounted("/sys/fs/smackfs", FilesystemType::SMACK) {

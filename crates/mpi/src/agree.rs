@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
+use haul_copy::walk::ask_server_again;
 use haul_io::facts;
-use haul_sys::inode::ask_server_again;
 use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{StatFs, fstatfs, statfs};
+use rustix::fs::{StatFs, fstatfs};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
-use rustix::path::Arg;
 
 /// `struct fsuuid2` of the kernel.
 #[repr(C)]
@@ -111,14 +110,6 @@ impl FilesystemType {
     /// As fstatfs(2).
     pub fn of(file: impl AsFd) -> Result<FilesystemType, Errno> {
         fstatfs(file).map(|found| FilesystemType::from(&found))
-    }
-
-    /// That of what a path leads to.
-    ///
-    /// # Errors
-    /// As statfs(2).
-    pub fn at(path: impl Arg) -> Result<FilesystemType, Errno> {
-        statfs(path).map(|found| FilesystemType::from(&found))
     }
 
     /// The number.

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 
 use rustix::fs::{self, AtFlags, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
@@ -193,22 +192,6 @@ impl Inode {
     pub fn now_at(dir: BorrowedFd<'_>, name: &OsStr, follow: bool) -> Result<Inode, Errno> {
         let link = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         statx(dir, name, link | AtFlags::STATX_FORCE_SYNC)
-    }
-}
-
-/// Has a filesystem of the network ask its server for each directory on the way to `path`, and for what is there, so that the
-/// next look at it finds what other machines have made, removed or exchanged: for up to a minute (acdirmax in nfs(5)) this
-/// one would go by what it remembers, also that there is nothing of a name. A name is asked for again once its directory has
-/// another change attribute.
-pub fn ask_server_again(path: &Path) {
-    let ancestors: Vec<&Path> = path.ancestors().collect();
-    for path in ancestors.into_iter().rev() {
-        // Of a relative path the last one is empty.
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        // What is wrong there whoever looks will meet.
-        if Inode::now_at(fs::CWD, path.as_os_str(), true).is_err() {
-            break;
-        }
     }
 }
 

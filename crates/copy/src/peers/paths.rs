@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use haul_cluster::messages::{Location, Pair, Way};
 use haul_sys::Errno;
-use haul_sys::inode::{Inode, Time, ask_server_again};
+use haul_sys::inode::{Inode, Time};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::links::{DestDir, Made, duplicate};
 use crate::peers::PeerGroup;
 use crate::plan::{Dereference, Plan};
-use crate::walk::{Operand, open_directory};
+use crate::walk::{Operand, ask_server_again, open_directory};
 use crate::work::directory::Directory;
 use crate::work::entry::Top;
 

@@ -5,14 +5,13 @@ mod threads;
 use std::borrow::Cow;
 use std::path::Path;
 
-use haul_sys::inode::ask_server_again;
-
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::meta;
 use crate::plan::{Durable, Plan, Verify};
 use crate::sources::selection;
 use crate::stats::Stats;
+use crate::walk::ask_server_again;
 
 pub use crate::publish::Partials;
 pub use crate::report::Session;

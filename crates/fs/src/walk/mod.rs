@@ -33,7 +33,7 @@ pub use directory::{entries_of, is_empty_directory, is_mounted, open_directory, 
 pub use entered::Entered;
 pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, one_entry};
 pub use listing::{Listed, Listing};
-pub use operand::{Operand, last_component, without_trailing_slashes};
+pub use operand::{Operand, ask_server_again, last_component, without_trailing_slashes};
 pub use path::{PathCursor, PathNode, joined, path_below, renamed};
 pub use spelling::{CASEFOLD, Names, case_counts, names_in, names_on};
 pub use spot::Spot;

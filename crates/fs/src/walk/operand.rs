@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::CWD;
 
 use super::directory::open_directory;
@@ -50,6 +51,22 @@ impl Operand {
     #[inline]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Has a filesystem of the network ask its server for each directory on the way to `path`, and for what is there, so that the
+/// next look at it finds what other machines have made, removed or exchanged: for up to a minute (acdirmax in nfs(5)) this
+/// one would go by what it remembers, also that there is nothing of a name. A name is asked for again once its directory has
+/// another change attribute.
+pub fn ask_server_again(path: &Path) {
+    let ancestors: Vec<&Path> = path.ancestors().collect();
+    for path in ancestors.into_iter().rev() {
+        // Of a relative path the last one is empty.
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        // What is wrong there whoever looks will meet.
+        if Inode::now_at(CWD, path.as_os_str(), true).is_err() {
+            break;
+        }
     }
 }
 
