@@ -354,6 +354,7 @@ pub fn random(lab: &mut Lab) -> Result<(), String> {
             job.run()?;
             job.judge()
         })();
+        lab.say(&[&format!("tree {seed} by {by:?}")]);
         match done {
             Ok(()) => equal += 1,
             Err(why) => lab.check(&format!("tree {seed} by {by:?}"), || Err(why.into())),
