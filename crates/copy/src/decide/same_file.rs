@@ -58,6 +58,8 @@ pub(super) enum Verdict {
 pub(crate) struct CloseLook {
     /// They are the same name in the same directory.
     pub one_entry: bool,
+    /// They are, and their paths say so: neither goes through a symbolic link to that directory.
+    pub one_path: bool,
     /// The source and the destination themselves, no link followed; none if that is not known.
     pub entries: Option<[Inode; 2]>,
     /// Both are, or lead to, one file; none if a link leads nowhere, or nobody needs to know ([`Source::needs_targets`]).
@@ -99,10 +101,13 @@ pub(super) fn judge(
 /// Two symbolic links that are copied as such: fine as long as they are two.
 fn judge_two_links(look: &CloseLook, plan: &Plan, same: bool) -> Verdict {
     // rename(2) would do nothing, either.
-    if look.one_entry || plan.moves && same {
+    if look.one_path || plan.moves && same {
         Verdict::Refuse
     } else if plan.backup == Backup::None && same {
         Verdict::Nothing
+    } else if look.one_entry {
+        // As a backup the only name of the source would be gone, as it is with cp.
+        Verdict::Refuse
     } else {
         Verdict::Go
     }

@@ -105,6 +105,7 @@ impl World {
         };
         let look = CloseLook {
             one_entry: to == To::Source,
+            one_path: to == To::Source,
             entries: Some([source, entry]),
             same_target: of_source.zip(of_dest).map(|(one, other)| one == other),
         };

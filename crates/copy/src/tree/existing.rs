@@ -22,7 +22,7 @@ use crate::report::Reporter;
 use crate::tree::claims::{self, Earlier, Instead};
 use crate::tree::walker::Walker;
 use crate::tree::{rename, same};
-use crate::walk::{Identity, Party, Spot, last_component, reopen_directory};
+use crate::walk::{Identity, Party, Spot, last_component, name_one_directory, one_entry, reopen_directory};
 use crate::work::directory::Frame;
 use crate::work::entry::{self, DestState, Subject, may_write};
 use crate::work::planned;
@@ -452,7 +452,8 @@ fn close_look(subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -
         _ => from.inode().and_then(|inode| Ok([inode, to.inode()?])),
     };
     CloseLook {
-        one_entry: crate::walk::one_entry(from, to),
+        one_entry: one_entry(from, to),
+        one_path: one_entry(from, to) && name_one_directory(from, to),
         entries: entries.ok(),
         same_target: if source.needs_targets(existing) { same_target() } else { None },
     }

@@ -246,13 +246,22 @@ impl KnownEntry {
 
     /// The same where a symbolic link to its directory, as the last component before the name, is another directory.
     pub fn named(spot: Spot<'_>, file: FileId) -> Option<KnownEntry> {
-        let dir = match renamed(spot.path, OsStr::new("")) {
-            dir if dir.as_os_str().is_empty() => PathBuf::from("."),
-            dir => dir,
-        };
-        let dir = Inode::at(CWD.as_fd(), without_trailing_slashes(dir.as_os_str())).ok()?.id;
-        Some(KnownEntry { file, dir, name: last_component(spot.name).to_owned() })
+        Some(KnownEntry { file, dir: named_directory(spot)?, name: last_component(spot.name).to_owned() })
     }
+}
+
+/// What the path of an entry has before its last component: where that is a symbolic link, the link.
+fn named_directory(spot: Spot<'_>) -> Option<FileId> {
+    let dir = match renamed(spot.path, OsStr::new("")) {
+        dir if dir.as_os_str().is_empty() => PathBuf::from("."),
+        dir => dir,
+    };
+    Inode::at(CWD, without_trailing_slashes(dir.as_os_str())).ok().map(|inode| inode.id)
+}
+
+/// Whether the paths of two spots name one directory, as [`KnownEntry::named`] knows it.
+pub fn name_one_directory(a: Spot<'_>, b: Spot<'_>) -> bool {
+    named_directory(a).is_some_and(|dir| Some(dir) == named_directory(b))
 }
 
 /// Whether two spots are the same name in the same directory.

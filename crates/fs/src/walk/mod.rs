@@ -31,7 +31,7 @@ pub use cache_tag::tagged_cache;
 pub use descent::{Descent, Level};
 pub use directory::{entries_of, is_empty_directory, is_mounted, open_directory, reopen_directory, sync_directory};
 pub use entered::Entered;
-pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, one_entry};
+pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, name_one_directory, one_entry};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, ask_server_again, last_component, without_trailing_slashes};
 pub use path::{PathCursor, PathNode, joined, path_below, renamed};
