@@ -281,6 +281,8 @@ mod tests {
 
     use haul_testbed::temp_dir;
 
+    use super::super::operand::Operand;
+
     fn files(a: &[u8], b: &[u8]) -> (File, File, haul_testbed::TempDir) {
         let dir = temp_dir();
         let open = |name: &str, bytes: &[u8]| {
@@ -288,6 +290,18 @@ mod tests {
             File::open(dir.path().join(name)).unwrap()
         };
         (open("a", a), open("b", b), dir)
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_another_name_of_the_same_entry() {
+        let dir = temp_dir();
+        let (inside, link) = (dir.path().join("inside"), dir.path().join("link"));
+        std::fs::create_dir(&inside).unwrap();
+        std::os::unix::fs::symlink(&inside, &link).unwrap();
+        let dotted = dir.path().join("./inside");
+        let [here, there, again] = [inside, link, dotted].map(|dir| Operand::open(dir.join("x").as_os_str()));
+        assert!(one_entry(here.spot(), there.spot()) && !name_one_directory(here.spot(), there.spot()));
+        assert!(one_entry(here.spot(), again.spot()) && name_one_directory(here.spot(), again.spot()));
     }
 
     #[test]
