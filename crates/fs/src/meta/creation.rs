@@ -47,9 +47,11 @@ pub fn creation_mode(
             _ => 0,
         };
     if kind != Kind::Regular {
-        // With cp, which gives each new file its owner also where that is the right one, chown(2) takes it.
-        let chowned = preserve.ownership && preserve.mode != ModeRule::Keep && kind != Kind::Directory;
-        let dropped = if chowned { SET_USER_ID } else { 0 };
+        // With cp, which gives each new file its owner also where it has that one, chown(2) takes it; who may not give files
+        // away keeps it with a file of somebody else.
+        let same_owner = entries.owner.unwrap_or((caller.user, caller.group)) == (source.user, source.group);
+        let chowned = preserve.ownership && kind != Kind::Directory && (caller.privileged() || same_owner);
+        let dropped = if chowned && preserve.mode != ModeRule::Keep { SET_USER_ID } else { 0 };
         return Creation { mode: source.permissions & 0o7777 & !omitted & !dropped, omitted, extra: 0 };
     }
     let wanted = source.permissions & 0o777;
@@ -77,16 +79,20 @@ mod tests {
 
     #[test]
     fn a_special_file_has_no_set_user_id_where_only_its_owner_is_kept() {
-        let source = Inode { permissions: 0o6711, ..Inode::just_made(DeviceNumber { major: 8, minor: 1 }) };
-        let caller = Caller { user: 0, group: 0, umask: 0o022, selinux: false };
+        let (user, group) = (1000, 1000);
+        let source =
+            Inode { permissions: 0o6711, user, group, ..Inode::just_made(DeviceNumber { major: 8, minor: 1 }) };
+        let root = Caller { user: 0, group: 0, umask: 0o022, selinux: false };
         let owner = Preserve { ownership: true, ..Preserve::default() };
         let both = Preserve { mode: ModeRule::Keep, ..owner };
-        let made = |kind, preserve: &Preserve| {
+        let made = |kind, preserve: &Preserve, caller| {
             let creation = creation_mode(kind, &source, &NewEntries::UNKNOWN, preserve, caller);
             creation.mode | creation.omitted
         };
-        assert_eq!(made(Kind::Fifo, &owner), 0o2711);
-        assert_eq!([made(Kind::Fifo, &both), made(Kind::Fifo, &Preserve::default())], [0o6711; 2]);
-        assert_eq!(made(Kind::Directory, &owner), 0o6711);
+        assert_eq!(made(Kind::Fifo, &owner, root), 0o2711);
+        assert_eq!([made(Kind::Fifo, &both, root), made(Kind::Fifo, &Preserve::default(), root)], [0o6711; 2]);
+        assert_eq!(made(Kind::Directory, &owner, root), 0o6711);
+        let users = [user, 1001].map(|user| Caller { user, group, ..root });
+        assert_eq!(users.map(|caller| made(Kind::Fifo, &owner, caller)), [0o2711, 0o6711], "only its owner gives it");
     }
 }
