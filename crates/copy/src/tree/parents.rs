@@ -82,9 +82,9 @@ fn make_parents(
     operand: &OsStr,
     parents: &mut Vec<Parent>,
 ) -> bool {
-    let mut source_path = PathBuf::from(if operand.as_bytes().first() == Some(&b'/') { "/" } else { "" });
-    for name in directories_of(operand) {
-        source_path.push(name);
+    for (name, end) in directories_of(operand) {
+        // As the user wrote it, double slashes too.
+        let source_path = PathBuf::from(OsStr::from_bytes(&operand.as_bytes()[..end]));
         let opened = match parents.last() {
             Some(above) => open_directory(&above.source.fd, name),
             None => open_directory(CWD, &source_path),
@@ -187,10 +187,14 @@ fn finish_parent(worker: &mut Worker<'_>, parent: &Parent) -> bool {
     worker.report.attributes(|problem| meta::finish_parent(&worker.cx.attributes().request(&parent.keep()), problem))
 }
 
-/// The components of a path but for the last.
-fn directories_of(path: &OsStr) -> Vec<&OsStr> {
-    let mut names: Vec<&OsStr> =
-        path.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes).collect();
+/// The components of a path but for the last, and where each ends.
+fn directories_of(path: &OsStr) -> Vec<(&OsStr, usize)> {
+    let ends = path.as_bytes().split(|byte| *byte == b'/').scan(0, |at, name| {
+        let end = *at + name.len();
+        *at = end + 1;
+        Some((OsStr::from_bytes(name), end))
+    });
+    let mut names: Vec<(&OsStr, usize)> = ends.filter(|(name, _)| !name.is_empty()).collect();
     names.pop();
     names
 }
@@ -289,7 +293,9 @@ mod tests {
         for (path, dirs) in
             [("a/b//c", &["a", "b"][..]), ("/a/b", &["a"]), ("a", &[]), ("/", &[]), ("a/./b", &["a", "."])]
         {
-            assert_eq!(directories_of(OsStr::new(path)), dirs, "{path}");
+            let found = directories_of(OsStr::new(path));
+            assert_eq!(found.iter().map(|(name, _)| *name).collect::<Vec<_>>(), dirs, "{path}");
+            assert!(found.iter().all(|(name, end)| path[..*end].ends_with(name.to_str().unwrap())), "{path}");
         }
     }
 }
