@@ -288,7 +288,7 @@ fn decision(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing,
             decision => return decision,
         };
         match fact {
-            Fact::CloseLook => answers.close_look = Some(close_look(subject, &source, existing)),
+            Fact::CloseLook => answers.close_look = Some(close_look(cx, subject, &source, existing)),
             Fact::Contents => match same::has_same_contents(&mut walker.worker, subject, existing) {
                 None => return Decision::Nothing,
                 same => answers.same_contents = same,
@@ -440,8 +440,10 @@ fn make_again(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Option<DestStat
 }
 
 /// How the two are related, where one may be the other or lead to it.
-fn close_look(subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -> CloseLook {
+fn close_look(cx: RunContext<'_>, subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -> CloseLook {
     let (from, to) = (subject.source, subject.dest);
+    // Else it is a name in a directory that the user has named.
+    let exactly = to.path.as_os_str() == cx.plan.destination.path();
     let lead_to = |spot: Spot<'_>, entry: &Inode| match entry.kind {
         Kind::SymbolicLink => spot.inode_following().map(|target| target.id),
         _ => Ok(entry.id),
@@ -453,7 +455,7 @@ fn close_look(subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -
     };
     CloseLook {
         one_entry: one_entry(from, to),
-        one_path: one_entry(from, to) && name_one_directory(from, to),
+        one_path: one_entry(from, to) && name_one_directory(from, to, exactly),
         entries: entries.ok(),
         same_target: if source.needs_targets(existing) { same_target() } else { None },
     }

@@ -259,9 +259,11 @@ fn named_directory(spot: Spot<'_>) -> Option<FileId> {
     Inode::at(CWD, without_trailing_slashes(dir.as_os_str())).ok().map(|inode| inode.id)
 }
 
-/// Whether the paths of two spots name one directory, as [`KnownEntry::named`] knows it.
-pub fn name_one_directory(a: Spot<'_>, b: Spot<'_>) -> bool {
-    named_directory(a).is_some_and(|dir| Some(dir) == named_directory(b))
+/// Whether the path of a source names the directory that its destination stands in, as [`KnownEntry::named`] knows it; with
+/// `exactly` the destination's is the one that its path names, too.
+pub fn name_one_directory(source: Spot<'_>, dest: Spot<'_>, exactly: bool) -> bool {
+    let of_dest = if exactly { named_directory(dest) } else { directory_id(dest) };
+    named_directory(source).is_some_and(|dir| Some(dir) == of_dest)
 }
 
 /// Whether two spots are the same name in the same directory.
@@ -300,8 +302,10 @@ mod tests {
         std::os::unix::fs::symlink(&inside, &link).unwrap();
         let dotted = dir.path().join("./inside");
         let [here, there, again] = [inside, link, dotted].map(|dir| Operand::open(dir.join("x").as_os_str()));
-        assert!(one_entry(here.spot(), there.spot()) && !name_one_directory(here.spot(), there.spot()));
-        assert!(one_entry(here.spot(), again.spot()) && name_one_directory(here.spot(), again.spot()));
+        let (here, there, again) = (here.spot(), there.spot(), again.spot());
+        assert!(one_entry(here, there) && !name_one_directory(here, there, true));
+        assert!(name_one_directory(here, there, false) && !name_one_directory(there, here, false));
+        assert!(one_entry(here, again) && name_one_directory(here, again, true));
     }
 
     #[test]
