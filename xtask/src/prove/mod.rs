@@ -195,7 +195,9 @@ fn logged(command: &mut Command, log: &Path) -> Result {
         file.write_all(&line).and_then(|()| file.write_all(b"\n")).map_err(at)?;
     }
     let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {status} (all of it is in {})", log.display())) }
+    // It stands on a page that is shipped, which names no folder of this machine.
+    let shown = log.strip_prefix(shell::root()).unwrap_or(log).display();
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status} (all of it is in {shown})")) }
 }
 
 fn read(log: &Path) -> Result<String> {
