@@ -15,13 +15,8 @@ use haul_sys::rustix::fs::{CWD, statfs};
 /// copy could not end that. It waits for somebody else where an open breaks a lease (fcntl(2), F_SETLEASE), for the seconds of
 /// /proc/sys/fs/lease-break-time at most, or asks who watches opens (fanotify(7)): nothing is incomplete then, and signals end
 /// the first. What waits for a filesystem that is frozen no signal ends, with a thread or without.
-const OF_DISKS: [FilesystemType; 5] = [
-    FilesystemType::EXT,   // ext2, ext3, ext4
-    FilesystemType::XFS,   // XFS
-    FilesystemType::BTRFS, // btrfs
-    FilesystemType::F2FS,  // F2FS
-    FilesystemType::TMPFS, // tmpfs
-];
+const OF_DISKS: [FilesystemType; 5] =
+    [FilesystemType::EXT, FilesystemType::XFS, FilesystemType::BTRFS, FilesystemType::F2FS, FilesystemType::TMPFS];
 
 /// Whether one small file is copied from a disk to a disk, nothing is asked or shown, and nothing waits for the device. What is
 /// there is looked at; if it is changed meanwhile, the copy is as right as any.

@@ -35,16 +35,16 @@ pub(crate) struct Filesystem {
 /// Filesystems whose syncfs(2) writes everything and waits for the device; the numbers are those of statfs(2). Others are
 /// synced file by file: FUSE asks its server for nothing but with virtiofs, FAT does not flush the cache of the device.
 const SYNC_WHOLE: [FilesystemType; 10] = [
-    FilesystemType::EXT,      // ext3, ext4; ext2 by the driver of ext4
-    FilesystemType::XFS,      // XFS
-    FilesystemType::BTRFS,    // btrfs
-    FilesystemType::F2FS,     // F2FS
-    FilesystemType::TMPFS,    // tmpfs, which has no device
-    FilesystemType::OVERLAY,  // overlay, which asks the filesystem below
-    FilesystemType::NFS,      // NFS
-    FilesystemType::ZFS,      // ZFS
-    FilesystemType::BCACHEFS, // bcachefs
-    FilesystemType::CEPH,     // Ceph
+    FilesystemType::EXT, // ext3, ext4; ext2 by the driver of ext4
+    FilesystemType::XFS,
+    FilesystemType::BTRFS,
+    FilesystemType::F2FS,
+    FilesystemType::TMPFS,   // tmpfs, which has no device
+    FilesystemType::OVERLAY, // overlay, which asks the filesystem below
+    FilesystemType::NFS,
+    FilesystemType::ZFS,
+    FilesystemType::BCACHEFS,
+    FilesystemType::CEPH,
 ];
 
 /// Those of them that sync while others make files. On btrfs each sync commits a transaction, for which all who make files wait:

@@ -34,12 +34,12 @@ type Cause = (What, String, Errno);
 
 /// Filesystems that keep to the kernel's rules; the numbers are those of statfs(2).
 const KEEP_TO_RULES: [FilesystemType; 6] = [
-    FilesystemType::EXT,     // ext2, ext3, ext4
-    FilesystemType::XFS,     // XFS
-    FilesystemType::BTRFS,   // btrfs
-    FilesystemType::TMPFS,   // tmpfs
-    FilesystemType::F2FS,    // F2FS
-    FilesystemType::OVERLAY, // overlay
+    FilesystemType::EXT,
+    FilesystemType::XFS,
+    FilesystemType::BTRFS,
+    FilesystemType::TMPFS,
+    FilesystemType::F2FS,
+    FilesystemType::OVERLAY,
 ];
 
 impl PairMemory {

@@ -51,21 +51,21 @@ enum Shows {
 
 /// The filesystems with files of others, as statfs(2) numbers them.
 const STACKED: [(FilesystemType, Shows); 15] = [
-    (FilesystemType::OVERLAY, Shows::Others),          // overlay
-    (FilesystemType::AUFS, Shows::Others),             // aufs
-    (FilesystemType::ECRYPTFS, Shows::Others),         // eCryptfs
-    (FilesystemType::NFS, Shows::Others),              // NFS
-    (FilesystemType::CEPH, Shows::Others),             // Ceph
-    (FilesystemType::LUSTRE, Shows::Others),           // Lustre
-    (FilesystemType::OPENAFS, Shows::Others),          // AFS
-    (FilesystemType::AFS, Shows::Others),              // AFS, the kernel's own
-    (FilesystemType::CODA, Shows::Others),             // Coda
-    (FilesystemType::FUSE, Shows::OthersUnnumbered),   // FUSE
-    (FilesystemType::V9FS, Shows::OthersUnnumbered),   // 9P
-    (FilesystemType::CIFS, Shows::OthersUnnumbered),   // CIFS
-    (FilesystemType::SMB2, Shows::OthersUnnumbered),   // SMB 2 and 3
-    (FilesystemType::SMB, Shows::OthersUnnumbered),    // SMB 1
-    (FilesystemType::VBOXSF, Shows::OthersUnnumbered), // folders of VirtualBox
+    (FilesystemType::OVERLAY, Shows::Others),
+    (FilesystemType::AUFS, Shows::Others),
+    (FilesystemType::ECRYPTFS, Shows::Others),
+    (FilesystemType::NFS, Shows::Others),
+    (FilesystemType::CEPH, Shows::Others),
+    (FilesystemType::LUSTRE, Shows::Others),
+    (FilesystemType::OPENAFS, Shows::Others),
+    (FilesystemType::AFS, Shows::Others),
+    (FilesystemType::CODA, Shows::Others),
+    (FilesystemType::FUSE, Shows::OthersUnnumbered),
+    (FilesystemType::V9FS, Shows::OthersUnnumbered),
+    (FilesystemType::CIFS, Shows::OthersUnnumbered),
+    (FilesystemType::SMB2, Shows::OthersUnnumbered),
+    (FilesystemType::SMB, Shows::OthersUnnumbered),
+    (FilesystemType::VBOXSF, Shows::OthersUnnumbered),
 ];
 
 /// An entry as it was found.

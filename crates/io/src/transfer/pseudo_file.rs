@@ -24,15 +24,15 @@ pub fn has_storage(inode: &Inode) -> bool {
 
 /// Filesystems that make up their files while they are read, whose sizes are 0 or one page whatever is in them.
 const PSEUDO_FILESYSTEMS: [FilesystemType; 9] = [
-    FilesystemType::PROC,       // proc
-    FilesystemType::SYSFS,      // sysfs
-    FilesystemType::DEBUGFS,    // debugfs
-    FilesystemType::TRACEFS,    // tracefs
-    FilesystemType::CGROUP2,    // cgroup2
-    FilesystemType::CGROUP,     // cgroup
-    FilesystemType::CONFIGFS,   // configfs
-    FilesystemType::SECURITYFS, // securityfs
-    FilesystemType::SELINUX,    // selinuxfs
+    FilesystemType::PROC,
+    FilesystemType::SYSFS,
+    FilesystemType::DEBUGFS,
+    FilesystemType::TRACEFS,
+    FilesystemType::CGROUP2,
+    FilesystemType::CGROUP,
+    FilesystemType::CONFIGFS,
+    FilesystemType::SECURITYFS,
+    FilesystemType::SELINUX,
 ];
 
 /// Whether its contents are made up while they are read, so that its size means nothing.

@@ -14,11 +14,7 @@ use crate::engine::calls::again;
 use super::blocks::{Blocks, Mismatch, WINDOW};
 
 /// Filesystems that have no device: their numbers of statfs(2).
-const IN_MEMORY: [FilesystemType; 3] = [
-    FilesystemType::TMPFS,     // tmpfs
-    FilesystemType::RAMFS,     // ramfs
-    FilesystemType::HUGETLBFS, // hugetlbfs
-];
+const IN_MEMORY: [FilesystemType; 3] = [FilesystemType::TMPFS, FilesystemType::RAMFS, FilesystemType::HUGETLBFS];
 
 /// What the device has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
