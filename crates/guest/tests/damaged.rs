@@ -203,7 +203,7 @@ fn is_padding(said: &str) -> bool {
 /// indexes of hashes. e2fsck speaks of blocks in all other cases.
 fn moves_no_block(said: &str) -> bool {
     let of_blocks = ["block", "Block", "extent", "Resize inode", "Journal"];
-    let of_none = ["HTREE", "Padding at end of "];
+    let of_none = ["HTREE", "LARGE_DIR flag in superblock", "is an illegal block device", "Padding at end of "];
     let moves = |line: &str| {
         of_blocks.iter().any(|word| line.contains(word)) && !of_none.iter().any(|word| line.contains(word))
     };

@@ -75,7 +75,12 @@ pub(crate) fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weig
         // The same, and cp found another name to link or copy from, or noticed only further down.
         return Weight::Losses;
     }
-    if said(reference, "/.': Permission denied") && said(reference, "failed to preserve ownership") {
+    let loses_permissions = || {
+        let said = String::from_utf8_lossy(&reference.stderr);
+        said.lines().any(|line| line.contains("preserving permissions for") && line.ends_with("/.': Permission denied"))
+    };
+    let loses_owner = said(reference, "/.': Permission denied") && said(reference, "failed to preserve ownership");
+    if loses_owner || loses_permissions() {
         // cp takes away its own right to enter `d` and then asks for `d/.`.
         return Weight::StatusAndLosses;
     }
