@@ -55,10 +55,18 @@ pub(crate) fn make_special(
     };
     let mode = worker.cx.creation_mode(subject.inode.kind, &subject.inode, &state.entries);
     let made = worker.cx.services.space_gate.with_space(|| dest.make_node(kind, mode, subject.inode.node));
-    let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
-    worker.report.check(made, what, dest.path)?;
+    worker.report.check(made, cannot_make(subject.inode.kind), dest.path)?;
     worker.report.stats.special += 1;
     finish_special(worker, subject, state.new, state.entries)
+}
+
+/// What is said where something of this kind cannot be made.
+pub(crate) fn cannot_make(kind: Kind) -> What {
+    match kind {
+        Kind::SymbolicLink => What::CannotCreateLink,
+        Kind::Fifo => What::CannotCreateFifo,
+        _ => What::CannotCreateSpecial,
+    }
 }
 
 fn copy_symbolic_link(
@@ -73,7 +81,7 @@ fn copy_symbolic_link(
         // With -u a link that leads to the same place already is as new as can be.
         Err(Errno::EXIST)
             if cx.plan.update == Update::Older && !state.new && dest.read_link().is_ok_and(|old| old == text) => {}
-        made => _ = worker.report.check(made, What::CannotCreateLink, dest.path)?,
+        made => _ = worker.report.check(made, cannot_make(Kind::SymbolicLink), dest.path)?,
     }
     worker.report.stats.symbolic_links += 1;
     finish_special(worker, subject, state.new, state.entries)

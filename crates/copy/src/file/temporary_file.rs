@@ -18,6 +18,7 @@ use crate::context::{RunContext, Worker};
 use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
 use crate::file::open::open_without_waiting;
+use crate::file::special;
 use crate::finish::{naming, resume, undo};
 use crate::journal::Fingerprint;
 use crate::meta::{NewEntries, Object};
@@ -62,6 +63,13 @@ pub(crate) fn begin(
     state: &DestState,
 ) -> Result<(TemporaryFile, DestState, Unfinished), Reported> {
     let cx = worker.cx;
+    let kind = subject.inode.kind;
+    let is_no_name = subject.dest.name.is_empty() || ends_in_slash(subject.dest);
+    if is_no_name && !copied_as_regular(kind, cx.plan) {
+        // As symlink(2) and mknod(2) say of it.
+        let error = Error::new(special::cannot_make(kind), subject.dest.path).errno(Errno::NOENT);
+        return Err(worker.report.fail(error));
+    }
     let chosen = choose(subject.dest, state, cx.plan.write_through_dangling_link, cx.temporary_names());
     let mut temporary = worker.report.check(chosen, What::CannotCreateRegular, subject.dest.path)?;
     let last = temporary.spot(subject.dest, &temporary.last);
@@ -216,6 +224,10 @@ fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Ver
     now.is_same_file_as(&inode).then_some((opened, inode))
 }
 
+fn ends_in_slash(dest: Spot<'_>) -> bool {
+    dest.name.as_bytes().last() == Some(&b'/')
+}
+
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
 fn choose(
     dest: Spot<'_>,
@@ -224,7 +236,10 @@ fn choose(
     names: &TemporaryNames,
 ) -> Result<TemporaryFile, Errno> {
     // As open(2) says of a name that ends in a slash where no directory is to be made.
-    if dest.name.as_bytes().last() == Some(&b'/') {
+    if dest.name.is_empty() {
+        return Err(Errno::NOENT);
+    }
+    if ends_in_slash(dest) {
         return Err(Errno::NOTDIR);
     }
     let through_link = state.existing.as_ref().is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink);
