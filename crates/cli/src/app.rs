@@ -149,7 +149,7 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         skip.extend(list.id());
         report.list_failures(Failures::listed(plan, list, options.zero_ends_names));
     }
-    if plan.checksum.is_some() {
+    if plan.checksum.is_some() && !plan.dry_run {
         let list = options.digests.as_deref().map(|path| begin(DIGEST_LIST, path, report)).transpose()?;
         skip.extend(list.as_ref().and_then(ListFile::id));
         report.list_digests(list);

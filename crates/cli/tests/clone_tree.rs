@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use haul_testbed::{Bed, Command, Fs, create_painted};
+use haul_testbed::{Bed, Command, Fs, create_painted, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 /// The inode of the directory that a subvolume is.
@@ -156,4 +156,27 @@ fn a_directory_that_is_no_subvolume_is_copied_entry_by_entry() {
     succeeds(&place, &["-aT", "other", "tree"]);
     assert_not_cloned(&place, &[], "it is no subvolume of btrfs");
     assert_same_trees(&place.join("tree"), &place.join("copied"));
+}
+
+#[test]
+fn a_dry_run_foresees_a_snapshot_or_why_there_is_none() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(place) = scene(&bed) else { return };
+    let dry = |arguments: &[&str]| {
+        let output = haul(&place, &[&["-aT", "--dry-run"], arguments].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said(&output))
+    };
+    let (status, lines, _) = dry(&["--clone-tree=auto", "tree", "new"]);
+    assert_eq!(lines, "clone tree 'tree' -> 'new'\ndry run: clone 1 tree; nothing was written\n");
+    assert_eq!(status, Some(0));
+    assert!(!place.join("new").exists());
+    let other = temp_dir();
+    let elsewhere = other.path().join("new");
+    let elsewhere = elsewhere.to_str().unwrap();
+    let (status, lines, _) = dry(&["--clone-tree=auto", "tree", elsewhere]);
+    assert!(status == Some(0) && lines.contains("copy 'tree/dir/large'"), "{lines}");
+    let (status, _, foreseen) = dry(&["--clone-tree=always", "tree", elsewhere]);
+    let done = haul(&place, &["-aT", "--clone-tree=always", "tree", elsewhere]);
+    assert_eq!((status, foreseen), (done.status.code(), said(&done)));
+    assert_eq!(status, Some(1));
 }

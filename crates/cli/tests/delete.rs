@@ -784,3 +784,26 @@ fn a_copy_of_what_is_in_an_excluded_cache_stays() {
         assert_eq!(left, ["cache", "cache/CACHEDIR.TAG", "cache/sub", "cache/sub/file", "cache/sub/old"], "{way:?}");
     }
 }
+
+#[test]
+fn a_link_stays_where_the_file_that_is_to_take_its_place_cannot_be_read() {
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["source", "copy"] {
+        fs::create_dir(at(name)).expect("a directory");
+    }
+    fs::write(at("source/name"), "text").expect("a file");
+    fs::set_permissions(at("source/name"), Permissions::from_mode(0o000)).expect("a mode");
+    symlink("elsewhere", at("copy/name")).expect("a link");
+    for name in ["", "copy"] {
+        fs::set_permissions(at(name), Permissions::from_mode(0o777)).expect("a mode");
+    }
+    let mut command = Command::new(HAUL);
+    command.args(["-rT", "--delete", "source", "copy"]).current_dir(dir.path()).env("LC_ALL", "C");
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().expect("it can be run");
+    assert!(said(&output).contains("cannot open 'source/name' for reading"), "{}", said(&output));
+    assert_eq!(fs::read_link(at("copy/name")).expect("the link is there"), Path::new("elsewhere"));
+}

@@ -226,6 +226,8 @@ fn what_a_copy_refuses_a_dry_run_reports_in_the_same_words() {
         &["-r", "src", "missing/dir/name"],
         &["src/same", "new/"],
         &["src/same", "missing/new/"],
+        &["-P", "src/link", "new/"],
+        &["-P", "--atomic", "src/link", "new/"],
         &["-r", "src", ""],
         &["src/same", "src/older", "src/newer"],
         &["--update=none-fail", "src/same", "dst/src"],
@@ -277,9 +279,6 @@ fn what_cannot_be_foreseen_is_refused() {
     for (options, what) in [
         (&["--resume", "-T"][..], "--resume"),
         (&["--shard=1/2", "-T"], "--shard"),
-        (&["--checksum=blake3"], "--checksum"),
-        (&["--digests=list"], "--checksum and --digests"),
-        (&["--smart"], "--smart"),
         (&["--list-out=list"], "--list-out"),
     ] {
         let before = state(dir.path());
@@ -302,4 +301,96 @@ fn the_statistics_count_what_would_be_made() {
         assert!(said.contains(count), "{count}: {said}");
     }
     assert!(said.contains(r#""bytes":{"total":0"#), "{said}");
+}
+
+#[test]
+fn no_digest_is_made_and_no_list_of_them() {
+    let dir = scene();
+    fs::write(dir.path().join("list"), "old").expect("a list");
+    for options in [&["--checksum=blake3"][..], &["--digests=list"], &["--digests=new-list"], &["--smart", "-a"]] {
+        let before = state(dir.path());
+        let (lines, _) = sorted(dry(dir.path(), &[&["-rT"], options, &["src", "new"]].concat()));
+        assert_eq!(lines.len(), 8, "{options:?}: {lines:?}");
+        assert!(before == state(dir.path()), "{options:?}");
+    }
+}
+
+/// The events of a dry run, which must not fail, without the first and the last.
+fn events(dir: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let mut lines: Vec<serde_json::Value> = dry(dir, &[&["--json"], arguments].concat())
+        .iter()
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
+    let (start, summary) = (lines.remove(0), lines.pop().expect("a summary"));
+    assert_eq!((&start["event"], &start["dry_run"]), (&"start".into(), &true.into()));
+    assert_eq!((&summary["event"], &summary["exit_status"]), (&"summary".into(), &0.into()));
+    lines
+}
+
+#[test]
+fn programs_are_told_the_plan_by_events() {
+    let dir = scene();
+    let before = state(dir.path());
+    let plan = events(dir.path(), &["-r", "--update=changed", "src", "dst"]);
+    let of = |dest: &str| {
+        let plan = plan.iter().find(|event| event["dest"] == dest).unwrap_or_else(|| panic!("{dest}: {plan:?}"));
+        let text = |name: &str| plan[name].as_str().unwrap_or_default().to_owned();
+        (text("action"), text("source"), text("reason"), plan["bytes"].as_u64())
+    };
+    let words = |action: &str, source: &str, reason: &str| (action.to_owned(), source.to_owned(), reason.to_owned());
+    let with = |(action, source, reason), bytes| (action, source, reason, bytes);
+    assert_eq!(of("dst/src/shorter"), with(words("replace", "src/shorter", "size_differs"), Some(7)));
+    assert_eq!(of("dst/src/same"), with(words("skip", "src/same", "same_size_and_time"), None));
+    assert_eq!(of("dst/src/sub"), with(words("make_directory", "src/sub", ""), None));
+    assert_eq!(of("dst/src/link"), with(words("copy", "src/link", ""), Some(0)));
+    assert!(plan.iter().all(|event| event["event"] == "plan"), "{plan:?}");
+    assert_eq!(plan.len(), 8, "with the directory that is only entered");
+    assert!(before == state(dir.path()));
+}
+
+#[test]
+fn a_move_on_one_filesystem_is_foreseen_as_renames() {
+    let dir = scene();
+    let before = state(dir.path());
+    assert_eq!(
+        dry(dir.path(), &["--move", "src", "new"]),
+        ["rename 'src' -> 'new'", "dry run: rename 1; nothing was written"]
+    );
+    let (lines, totals) = sorted(dry(dir.path(), &["--move", "-T", "src", "dst/src"]));
+    assert_eq!(
+        lines,
+        [
+            "rename 'src/link' -> 'dst/src/link'",
+            "rename 'src/newer' -> 'dst/src/newer'",
+            "rename 'src/older' -> 'dst/src/older'",
+            "rename 'src/same' -> 'dst/src/same'",
+            "rename 'src/shorter' -> 'dst/src/shorter'",
+            "rename 'src/sub' -> 'dst/src/sub'",
+        ]
+    );
+    assert_eq!(totals, "dry run: rename 6; nothing was written");
+    assert!(before == state(dir.path()));
+    assert!(haul(dir.path(), &["--move", "-T", "src", "dst/src"]).status.success());
+    assert!(!dir.path().join("src").exists());
+}
+
+#[test]
+fn a_move_to_another_filesystem_is_foreseen_as_copies() {
+    let Some((dir, other)) = haul_testbed::temp_dirs_apart() else { return };
+    write(&dir.path().join("tree/file"), "text", 1_000);
+    let to = other.path().join("new");
+    let to = to.to_str().expect("plain words");
+    let (lines, _) = sorted(dry(dir.path(), &["--move", "tree", to]));
+    assert_eq!(lines, [format!("copy 'tree/file' -> '{to}/file'"), format!("make directory '{to}'")]);
+    assert!(dir.path().join("tree/file").exists() && !Path::new(to).exists());
+}
+
+#[test]
+fn a_second_source_of_one_name_is_foreseen_to_stay() {
+    let dir = scene();
+    write(&dir.path().join("other/src/file"), "text", 1_000);
+    fs::create_dir(dir.path().join("into")).expect("a directory");
+    let [foreseen, done] = both(dir.path(), &["--move", "src", "other/src", "into"]);
+    assert_eq!(foreseen.0, Some(1));
+    assert_eq!(foreseen, done);
 }

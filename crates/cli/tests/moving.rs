@@ -527,3 +527,12 @@ fn what_moving_does_not_go_with_is_refused_before_anything_happens() {
     }
     assert_eq!(look(dir.path()), before);
 }
+
+#[test]
+fn a_source_that_cannot_be_there_lets_no_other_one_stay() {
+    let Some(Scene { dir, other }) = Scene::new() else { return };
+    fs::write(dir.path().join("file"), "text").expect("a file");
+    let output = haul(dir.path(), &["--move", "file/below", "tree/small", other.path().to_str().expect("plain words")]);
+    assert_eq!(failed(&output).lines().count(), 1, "{output:?}");
+    assert!(other.path().join("small").exists() && !dir.path().join("tree/small").exists());
+}

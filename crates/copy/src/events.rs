@@ -206,6 +206,10 @@ pub enum Action {
     Link,
     /// A symbolic link to the source would be made (`-s`).
     SymbolicLink,
+    /// The source would get another name, with all that is in it (`--move`).
+    Rename,
+    /// The copy of a whole tree would be made in one step (`--clone-tree`).
+    CloneTree,
     /// The contents of what is there would stay, and it would get attributes that it lacks.
     SetAttributes,
     /// What is there would stay.

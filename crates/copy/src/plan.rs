@@ -182,10 +182,6 @@ impl Plan {
         let against = [
             (self.resume, "--resume, which records what is done"),
             (self.shard.is_some(), "--shard, which records what is done"),
-            (self.checksum.is_some(), "--checksum and --digests, which are of copies"),
-            (self.smart != SmartCopy::Off, "--smart: what is free in an image is known when it is read"),
-            (self.moves, "--move"),
-            (self.clone_tree != CloneTree::Never, "--clone-tree"),
         ];
         against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
     }

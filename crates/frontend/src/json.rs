@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use haul_copy::events::{Event, Kept, Reason};
+use haul_copy::events::{Action, Event, Kept, Planned, Reason};
 use haul_copy::plan::Plan;
 use haul_sys::inode::Kind;
 use serde_json::Value;
 
 use crate::bar::{Moment, Speed};
+use crate::planned;
 use crate::record::{Fields, Record, error_fields, line, path_fields};
 
 /// The version of the lines: raised when a field or an event changes its meaning or goes. New ones do not raise it.
@@ -23,6 +24,7 @@ pub(crate) fn start(program: &OsStr, plan: &Plan) -> String {
     path_fields(&mut fields, "program", program);
     fields.add("program_version", env!("CARGO_PKG_VERSION"));
     fields.add("time", time.as_secs_f64());
+    fields.add("dry_run", plan.dry_run);
     let sources = plan.sources.iter().map(|source| {
         let mut fields = Fields::default();
         path_fields(&mut fields, "path", source);
@@ -68,6 +70,7 @@ pub(crate) fn event(event: &Event<'_>) -> Option<String> {
         }
         Event::UnBackedUp { backup, dest } => entry("restore", [("backup", &**backup), ("dest", &**dest)]),
         Event::ParentMade { source, dest } => entry("make_parent", [("source", &**source), ("dest", &**dest)]),
+        Event::Planned(planned) => plan_fields(planned)?,
         Event::Digest { dest, digest } => {
             let mut fields = of("digest");
             path_fields(&mut fields, "dest", &**dest);
@@ -133,6 +136,29 @@ fn entry<'a>(action: &str, paths: impl IntoIterator<Item = (&'static str, &'a Pa
     fields
 }
 
+/// What a copy would do about one entry; `None` of an action that this version does not know.
+fn plan_fields(planned: &Planned<'_>) -> Option<Fields> {
+    let mut fields = of("plan");
+    fields.add("action", planned::word(planned.action)?);
+    if !planned.source.as_os_str().is_empty() {
+        path_fields(&mut fields, "source", &*planned.source);
+    }
+    path_fields(&mut fields, "dest", &*planned.dest);
+    for (name, path) in [("backup", &planned.backup), ("other_name", &planned.other_name)] {
+        path.iter().for_each(|path| path_fields(&mut fields, name, &**path));
+    }
+    if matches!(planned.action, Action::Copy | Action::Replace) {
+        fields.add("bytes", planned.size);
+    }
+    planned.reason.and_then(planned::reason_words).into_iter().for_each(|reason| fields.add("reason", snake(reason)));
+    Some(fields)
+}
+
+/// Words as one name.
+fn snake(words: &str) -> String {
+    words.replace(' ', "_")
+}
+
 fn reason(why: Kept) -> &'static str {
     match why {
         Kept::NotOlder => "not_older",
@@ -143,15 +169,9 @@ fn reason(why: Kept) -> &'static str {
     }
 }
 
-fn differs(why: Reason) -> Option<&'static str> {
-    Some(match why {
-        Reason::Older => "older",
-        Reason::SizeDiffers => "size_differs",
-        Reason::TimeDiffers => "time_differs",
-        Reason::ContentsDiffer => "contents_differ",
-        Reason::TypeDiffers => "type_differs",
-        _ => return None,
-    })
+/// Why something is copied; `None` where nothing was compared.
+fn differs(why: Reason) -> Option<String> {
+    planned::reason_words(why).map(snake)
 }
 
 fn kind_word(kind: Kind) -> &'static str {
@@ -220,6 +240,7 @@ mod tests {
         events.extend(kinds.map(|kind| copying(kind, None)));
         let others = [Kind::CharacterDevice, Kind::BlockDevice, Kind::Unknown];
         events.extend(others.map(|kind| copying(kind, None)));
+        events.extend(plans());
         let of_library = events.iter().map(|it| event(it).expect("programs hear of it"));
         let plan = Plan { sources: vec!["a".into()], destination: Destination::Guess("b".into()), ..Plan::default() };
         let others = [
@@ -230,6 +251,44 @@ mod tests {
             summary(&record, Some(Path::new("j"))),
         ];
         of_library.chain(others).map(|line| parsed(&line)).collect()
+    }
+
+    /// A plan with each action, and one with each reason.
+    fn plans() -> Vec<Event<'static>> {
+        let actions = [
+            Action::MakeDirectory,
+            Action::EnterDirectory,
+            Action::Copy,
+            Action::Replace,
+            Action::Ask,
+            Action::Link,
+            Action::SymbolicLink,
+            Action::Rename,
+            Action::CloneTree,
+            Action::SetAttributes,
+            Action::Skip,
+            Action::Delete,
+            Action::DeleteDirectory,
+        ];
+        let reasons = [
+            Reason::Older,
+            Reason::SizeDiffers,
+            Reason::TimeDiffers,
+            Reason::ContentsDiffer,
+            Reason::TypeDiffers,
+            Reason::NotOlder,
+            Reason::SameSizeAndTime,
+            Reason::SameContents,
+            Reason::SameType,
+            Reason::Exists,
+            Reason::SameFile,
+        ];
+        let of = |action, reason| {
+            let (backup, other_name) = (Some(at("b~")), Some(at("c")));
+            Event::Planned(Planned { action, source: at("a"), dest: at("b"), reason, backup, other_name, size: 5 })
+        };
+        let reasons = reasons.map(|reason| of(Action::Skip, Some(reason)));
+        actions.into_iter().map(|action| of(action, None)).chain(reasons).collect()
     }
 
     /// The sections of the document by their headings, each with the words in the first column of its tables.
@@ -256,16 +315,24 @@ mod tests {
         for (event, fields) in &printed {
             assert_eq!(documented.get(event), Some(fields), "{event}");
         }
-        let events = |name: &&String| !matches!(name.as_str(), "action" | "kind" | "reason");
+        let is_of_field = |name: &str| matches!(name, "action" | "kind" | "reason") || name.starts_with("plan.");
+        let events = |name: &&String| !is_of_field(name);
         assert_eq!(documented.keys().filter(events).count(), printed.len());
     }
 
     #[test]
     fn the_document_names_each_word_that_a_field_may_have() {
         let lines = lines();
-        for field in ["action", "kind", "reason"] {
-            let printed = lines.iter().filter_map(|line| line[field].as_str()).map(str::to_owned).collect();
-            assert_eq!(documented()[field], printed);
+        for (event, field, heading) in [
+            ("entry", "action", "action"),
+            ("entry", "kind", "kind"),
+            ("entry", "reason", "reason"),
+            ("plan", "action", "plan.action"),
+            ("plan", "reason", "plan.reason"),
+        ] {
+            let of_event = lines.iter().filter(|line| line["event"] == event);
+            let printed = of_event.filter_map(|line| line[field].as_str()).map(str::to_owned).collect();
+            assert_eq!(documented()[heading], printed, "{heading}");
         }
         let phases = [Phase::Scanning, Phase::Copying, Phase::Syncing, Phase::Verifying, Phase::Deleting];
         let phases = phases.map(Phase::as_str);

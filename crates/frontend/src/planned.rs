@@ -8,6 +8,26 @@ use crate::quote::Quoter;
 use crate::size::human_size;
 use crate::words::arrow;
 
+/// The action, as programs read it.
+pub(crate) fn word(action: Action) -> Option<&'static str> {
+    Some(match action {
+        Action::MakeDirectory => "make_directory",
+        Action::EnterDirectory => "enter_directory",
+        Action::Copy => "copy",
+        Action::Replace => "replace",
+        Action::Ask => "ask",
+        Action::Link => "link",
+        Action::SymbolicLink => "symbolic_link",
+        Action::Rename => "rename",
+        Action::CloneTree => "clone_tree",
+        Action::SetAttributes => "set_attributes",
+        Action::Skip => "skip",
+        Action::Delete => "delete",
+        Action::DeleteDirectory => "delete_directory",
+        _ => return None,
+    })
+}
+
 /// What a copy would do about one entry; `None` of a directory that it would only enter, unless each step is wanted.
 pub(crate) fn line(planned: &Planned<'_>, verbose: bool, quoter: &Quoter) -> Option<Vec<u8>> {
     let action: &[u8] = match planned.action {
@@ -19,6 +39,8 @@ pub(crate) fn line(planned: &Planned<'_>, verbose: bool, quoter: &Quoter) -> Opt
         Action::Ask => b"ask ",
         Action::Link => b"link ",
         Action::SymbolicLink => b"symlink ",
+        Action::Rename => b"rename ",
+        Action::CloneTree => b"clone tree ",
         Action::SetAttributes => b"set attributes of ",
         Action::Skip => b"skip ",
         Action::Delete => b"delete ",
@@ -27,10 +49,13 @@ pub(crate) fn line(planned: &Planned<'_>, verbose: bool, quoter: &Quoter) -> Opt
     };
     let mut line = action.to_vec();
     match planned.action {
-        Action::Copy | Action::Replace | Action::Ask | Action::Link | Action::SymbolicLink => {
-            line.extend(arrow(&planned.source, &planned.dest, quoter))
-        }
-        _ => line.extend(quoter.path(&planned.dest)),
+        Action::MakeDirectory
+        | Action::EnterDirectory
+        | Action::SetAttributes
+        | Action::Skip
+        | Action::Delete
+        | Action::DeleteDirectory => line.extend(quoter.path(&planned.dest)),
+        _ => line.extend(arrow(&planned.source, &planned.dest, quoter)),
     }
     if let Some(backup) = &planned.backup {
         line.extend([&b" (backup: "[..], &quoter.path(backup), b")"].concat());
@@ -89,6 +114,9 @@ impl Totals {
                 Action::Ask => ("ask about", ""),
                 Action::Link => ("link", ""),
                 Action::SymbolicLink => ("symlink", ""),
+                Action::Rename => ("rename", ""),
+                Action::CloneTree if *count == 1 => ("clone", " tree"),
+                Action::CloneTree => ("clone", " trees"),
                 Action::SetAttributes => ("set attributes of", ""),
                 Action::Skip => ("skip", ""),
                 Action::Delete => ("delete", ""),

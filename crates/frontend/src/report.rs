@@ -272,8 +272,11 @@ impl Report {
         }
     }
 
-    /// After a dry run: what a copy would do, in numbers.
+    /// After a dry run: what a copy would do, in numbers. Programs add them up themselves.
     pub fn sum_up_dry_run(&self) {
+        if self.show.json {
+            return;
+        }
         let totals = lock(&self.planned).line();
         self.screen().print(totals.as_bytes());
     }
@@ -352,7 +355,7 @@ impl Observer for Report {
                 };
                 self.line(&[b"skipped ", &self.quoter.path(path)[..], why].concat());
             }
-            Event::Planned(planned) => {
+            Event::Planned(planned) if !self.show.json => {
                 lock(&self.planned).add(planned);
                 if let Some(line) = planned::line(planned, verbose, &self.quoter) {
                     self.screen().print(&line);

@@ -118,7 +118,8 @@ impl Watcher {
         let draws = self.report.has_bar() && !self.report.screen().is_elsewhere();
         let mut next_drawing = draws.then(|| Instant::now() + PATIENCE);
         let mut counting = self.report.is_json();
-        if counting {
+        // A dry run moves nothing, and there is no telling how far it is.
+        if counting && !self.plan.dry_run {
             self.start_telling();
         }
         let mut rate = Rate::default();

@@ -383,6 +383,8 @@ what! {
     NotByMove = "moving does not go with {detail}; nothing was moved",
     /// Of a move; `path` is a directory of the destination, with the table of sources that were not copied, or is a source.
     StaysUnknown = "cannot keep track of what is not to be removed, by {path}; nothing is removed",
+    /// Of a move; `path` is the first of the sources that stay. Why one could not be moved was reported before.
+    StaysLost = "not removing {path} nor another source: one of them could not be moved, and it is not known which",
     /// Of a move; `path` is the source, `other` what should be its copy.
     NoCopyOfSource = "not removing {path}: there is no {other}",
     /// Of a move; `path` is the source, `other` the name of its copy, which a directory does not have in this spelling.

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
 use crate::filesystem::is_btrfs;
 use crate::inode::Inode;
@@ -36,6 +36,18 @@ struct RootReferences {
     align: [u8; 7],
 }
 
+/// `struct btrfs_ioctl_fs_info_args` of the kernel, as far as its first version has it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FilesystemInfo {
+    highest_device: u64,
+    devices: u64,
+    id: [u8; 16],
+    rest: [u8; 992],
+}
+
+/// BTRFS_IOC_FS_INFO.
+const FILESYSTEM: Opcode = opcode::read::<FilesystemInfo>(0x94, 31);
 /// BTRFS_IOC_SNAP_CREATE_V2.
 const SNAPSHOT: Opcode = opcode::write::<VolumeArguments>(0x94, 23);
 /// BTRFS_IOC_GET_SUBVOL_ROOTREF, since Linux 4.18.
@@ -65,6 +77,21 @@ pub fn has_subvolumes(subvolume: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
+/// Whether an open subvolume and an open directory are on one filesystem.
+///
+/// # Errors
+/// As ioctl(2).
+pub fn are_on_one_filesystem(subvolume: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(is_btrfs(dir) && filesystem_id(subvolume)? == filesystem_id(dir)?)
+}
+
+/// The identifier of the btrfs that a file is on.
+fn filesystem_id(file: BorrowedFd<'_>) -> Result<[u8; 16], Errno> {
+    // SAFETY: the file is on btrfs, as the callers know. The request writes one such structure and keeps no pointer.
+    let info: FilesystemInfo = unsafe { ioctl(file, Getter::<FILESYSTEM, FilesystemInfo>::new()) }?;
+    Ok(info.id)
+}
+
 /// Makes a writable snapshot of an open subvolume, under this name of an open directory. What was written to the subvolume before
 /// is in it, and it is on the device when this returns.
 ///
@@ -92,6 +119,7 @@ mod tests {
     #[test]
     fn the_structures_are_as_long_as_the_kernels() {
         assert_eq!((size_of::<VolumeArguments>(), size_of::<RootReferences>()), (4096, 4096));
+        assert_eq!(size_of::<FilesystemInfo>(), 1024);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::case::Case;
 use crate::difference::Difference;
+use crate::moved;
 use crate::options::{Words, begins};
 use crate::paths::{behind, followed, operands, resolved, whole, within};
 use crate::scene::build;
@@ -14,8 +15,18 @@ use crate::snapshot::{Item, Snapshot};
 use crate::stage::{Call, Outcome, Stage};
 
 /// What cp lacks; one of them, or none, is added to each command line.
-const MORE: [&str; 8] =
-    ["", "", "--update=changed", "--update=content", "--atomic", "--exclude=a*", "--delete", "--delete=force --atomic"];
+const MORE: [&str; 10] = [
+    "",
+    "",
+    "--update=changed",
+    "--update=content",
+    "--atomic",
+    "--exclude=a*",
+    "--delete",
+    "--delete=force --atomic",
+    "--move",
+    "--move --exclude=a*",
+];
 
 /// The end of a message.
 const UNSURE_OF_NAMES: &str = "names that differ in upper and lower case may be one name there";
@@ -56,9 +67,12 @@ pub(crate) fn judge(
 ) -> io::Result<Option<Vec<Difference>>> {
     let more = MORE[case.seed as usize % MORE.len()];
     let with = |first: &str| {
-        let call = Call::of(case);
-        let added = first.split(' ').chain(more.split(' ')).filter(|word| !word.is_empty()).map(|word| word.into());
-        Call { argv: added.chain(own_words(case, more)).collect(), ..call }
+        let added: Vec<&str> = first.split(' ').chain(more.split(' ')).filter(|word| !word.is_empty()).collect();
+        if more.starts_with("--move") {
+            return moved::call(case, &added);
+        }
+        let added = added.into_iter().map(|word| word.as_bytes().to_vec());
+        Call { argv: added.chain(own_words(case, more)).collect(), ..Call::of(case) }
     };
     let play = |call: &Call| stage.perform(case.place, &|work| build(work, &case.nodes), call, program, limit);
     let dry = play(&with("--dry-run"))?;
@@ -84,8 +98,13 @@ fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
     if !meets_itself && !changes_own_sources(call, done) {
         // Attributes that cannot be set, as an example, nobody foresees; then nothing more goes.
         let has_stopped = String::from_utf8_lossy(&done.stderr).contains("so no more was deleted");
-        if !has_stopped {
+        // What was made for one operand may be closed to a later one.
+        let meet = sources_meet(call, done);
+        if !has_stopped && !meet {
             errors(call, dry, done, &mut add);
+        }
+        if meet && call.argv.iter().any(|word| word.starts_with(b"--par")) {
+            return found;
         }
         let deletes = call.argv.iter().any(|word| word.starts_with(b"--delete"));
         entries(deletes, dry, done, &mut add);
@@ -96,13 +115,41 @@ fn differences(call: &Call, dry: &Outcome, done: &Outcome) -> Vec<Difference> {
 /// Whether an operand was, or had in it, something that the run itself has changed, for an earlier operand or for this one. What
 /// becomes of that nobody can foresee without doing it.
 fn changes_own_sources(call: &Call, done: &Outcome) -> bool {
-    operands(call).0.into_iter().any(|path| {
+    // That sources go is what a move does.
+    let moves = call.argv.iter().any(|word| word == b"--move");
+    let goes = |path: &Vec<u8>| moves && !done.after.contains_key(path);
+    let sources = operands(call).0;
+    if moves && sources_meet(call, done) {
+        return true;
+    }
+    sources.into_iter().any(|path| {
         let found = resolved(path, &done.before);
         let inner = found.as_ref().and_then(|found| {
             let link = done.before.get(found).filter(|item| item.kind == 'l')?;
             behind(found, link, &done.before)
         });
-        [found, inner].into_iter().flatten().any(|dir| changed(done).any(|path| within(path, &dir)))
+        [found, inner].into_iter().flatten().any(|dir| changed(done).any(|path| within(path, &dir) && !goes(path)))
+    })
+}
+
+/// Whether the way to a source leads through an earlier one or what that would make, or an earlier one is in it.
+fn sources_meet(call: &Call, done: &Outcome) -> bool {
+    let sources = operands(call).0;
+    let places: Vec<Option<Vec<u8>>> = sources.iter().map(|path| resolved(path, &done.before)).collect();
+    // Each directory on the way to a source, and the source.
+    let way = |path: &[u8]| {
+        let ends = (0..=path.len()).filter(|end| path.get(*end).is_none_or(|byte| *byte == b'/'));
+        ends.filter_map(|end| resolved(&path[..end], &done.before)).collect::<Vec<_>>()
+    };
+    (1..sources.len()).any(|at| {
+        let way = way(sources[at]);
+        let is_missing = places[at].as_ref().is_none_or(|place| !done.before.contains_key(place));
+        let has = |earlier| places[at].as_ref().is_some_and(|place| within(earlier, place));
+        is_missing
+            || places[..at]
+                .iter()
+                .flatten()
+                .any(|earlier| has(earlier) || way.iter().any(|place| within(place, earlier)))
     })
 }
 
@@ -150,13 +197,21 @@ fn errors(call: &Call, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&str,
     // Two things may be wrong with one entry.
     let act = |line: &str| line.rsplit_once(": ").map_or(line, |(act, _)| act).to_owned();
     let acts: BTreeSet<String> = reported.keys().map(|line| act(line)).collect();
-    let is_false =
-        |line: &&String| !acts.contains(&act(line)) && !may_be_alike(line) && !line.contains(UNSURE_OF_NAMES);
+    // A device that is not there is found out when it is opened, which comes before the copy is made.
+    let lacks_device = reported.keys().any(|line| line.ends_with("No such device or address"));
+    let is_false = |line: &&String| {
+        let is_of_copy = lacks_device && line.contains("cannot create regular file");
+        // What a link leads to may be made before it is met.
+        let dangles = line.contains("not writing through dangling symlink");
+        !acts.contains(&act(line)) && !may_be_alike(line) && !line.contains(UNSURE_OF_NAMES) && !is_of_copy && !dangles
+    };
     for line in foreseen.keys().filter(is_false) {
         add("false-alarm", b"", "nothing".to_owned(), line.clone());
     }
     let deletes = call.argv.iter().any(|word| word.starts_with(b"--delete"));
-    let cannot_delete = |line: &str| deletes && line.contains("cannot remove ");
+    let removes = deletes || call.argv.iter().any(|word| word == b"--move");
+    let cannot_delete =
+        |line: &str| removes && ["cannot remove ", "not removing "].iter().any(|words| line.contains(words));
     // What fails where the user says yes is not foreseen where nobody is asked.
     let unforeseen =
         |line: &&String| !asked && !foreseen.contains_key(*line) && !is_unforeseeable(line) && !cannot_delete(line);
@@ -174,6 +229,7 @@ fn is_unforeseeable(line: &str) -> bool {
     let words = [
         "preserv",
         "setting ",
+        "getting attribute ",
         "failed to ",
         "error ",
         "was overwritten",
@@ -190,6 +246,8 @@ fn is_unforeseeable(line: &str) -> bool {
 #[derive(Default)]
 struct Said {
     made: BTreeSet<Vec<u8>>,
+    /// With all that is in them.
+    renamed: BTreeSet<Vec<u8>>,
     asked: BTreeSet<Vec<u8>>,
     skipped: BTreeSet<Vec<u8>>,
     deleted: BTreeSet<Vec<u8>>,
@@ -215,7 +273,7 @@ impl Said {
     }
 
     fn add(&mut self, line: &[u8], before: &Snapshot) -> Option<()> {
-        let words: [&[u8]; 10] = [
+        let words: [&[u8]; 11] = [
             b"delete directory ",
             b"delete ",
             b"make directory ",
@@ -224,6 +282,7 @@ impl Said {
             b"ask ",
             b"link ",
             b"symlink ",
+            b"rename ",
             b"skip ",
             b"set attributes of ",
         ];
@@ -237,6 +296,9 @@ impl Said {
             self.backups.insert(self.resolved(&backup, before)?);
         }
         let path = self.resolved(&path, before)?;
+        if word == b"rename " {
+            self.renamed.insert(path.clone());
+        }
         let of = match word {
             b"skip " | b"set attributes of " => &mut self.skipped,
             b"ask " => &mut self.asked,
@@ -254,6 +316,7 @@ impl Said {
 
     fn changes(&self, path: &Vec<u8>) -> bool {
         [&self.made, &self.asked, &self.backups].iter().any(|set| set.contains(path))
+            || self.renamed.iter().any(|dir| within(path, dir))
     }
 }
 
@@ -284,7 +347,10 @@ fn entries(deletes: bool, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&s
             Some(behind.and_then(|path| done.before.get(&path)).map_or(&item.first_name, |item| &item.first_name))
         })
         .collect();
-    for (path, after) in &done.after {
+    // What a copy makes may show it how names are on a filesystem; a dry run may lack that, and then finds nothing in the way
+    // that could go.
+    let is_unsure = String::from_utf8_lossy(&dry.stderr).contains(UNSURE_OF_NAMES);
+    for (path, after) in done.after.iter().filter(|_| !is_unsure) {
         let before = done.before.get(path);
         let differs = before.is_none_or(|before| {
             (before.kind, before.size, &before.contents, before.device)
@@ -295,8 +361,6 @@ fn entries(deletes: bool, dry: &Outcome, done: &Outcome, add: &mut impl FnMut(&s
             add("unsaid", path, format!("{} -> {}", shown(before), shown(Some(after))), "nothing".to_owned());
         }
     }
-    // What a copy makes may show it how names are on a filesystem; a dry run may lack that.
-    let is_unsure = String::from_utf8_lossy(&dry.stderr).contains(UNSURE_OF_NAMES);
     if deletes && !is_unsure {
         // What is removed may have been in the way of another.
         let is_directory = |tree: &Snapshot, path: &Vec<u8>| tree.get(path).map(|item| item.kind == 'd');

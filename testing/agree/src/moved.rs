@@ -50,12 +50,19 @@ pub(crate) fn judge(
     program: &Path,
     limit: Duration,
 ) -> io::Result<Option<Vec<Difference>>> {
-    let words = case.arguments.iter().filter(|words| is_played(words)).flatten().cloned();
-    let mut call = Call { argv: [b"--move".to_vec()].into_iter().chain(words).collect(), ..Call::of(case) };
-    // All words that are no options are operands.
-    call.environment.retain(|(name, _)| name != "POSIXLY_CORRECT");
+    let call = call(case, &["--move"]);
     let done = stage.perform(case.place, &|work| build(work, &case.nodes), &call, program, limit)?;
     Ok((!done.too_deep).then(|| differences(&call, &done)))
+}
+
+/// The case as a move, with these words before its own.
+pub(crate) fn call(case: &Case, first: &[&str]) -> Call {
+    let words = case.arguments.iter().filter(|words| is_played(words)).flatten().cloned();
+    let first = first.iter().map(|word| word.as_bytes().to_vec());
+    let mut call = Call { argv: first.chain(words).collect(), ..Call::of(case) };
+    // All words that are no options are operands.
+    call.environment.retain(|(name, _)| name != "POSIXLY_CORRECT");
+    call
 }
 
 fn is_played(words: &Words) -> bool {

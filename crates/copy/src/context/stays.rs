@@ -40,7 +40,7 @@ impl Stays {
     /// Whether this one stays.
     ///
     /// # Errors
-    /// It is not known.
+    /// It is not known; ESTALE if that was lost.
     pub fn has(&self, source: Source) -> Result<bool, Errno> {
         match self.broken.load(Ordering::Relaxed) {
             true => Err(Errno::STALE),

@@ -270,6 +270,6 @@ pub(crate) fn acts_on_entry(source: Kind, plan: &Plan, is_operand: bool) -> bool
 
 /// Whether the copy is to be of the same type as the source, and nothing is written through a symbolic link or into a device. What
 /// the user has named is what it is.
-fn is_mirrored(plan: &Plan, is_operand: bool) -> bool {
+pub(crate) fn is_mirrored(plan: &Plan, is_operand: bool) -> bool {
     plan.delete.is_some() && !is_operand
 }

@@ -14,7 +14,7 @@ use crate::links::DestDir;
 pub(crate) fn let_stay(worker: &mut Worker<'_>, source: &Inode, dir: Option<&Arc<DestDir>>) {
     let cx = worker.cx;
     // Without a directory nothing is at the destination that could be taken for its copy.
-    let Some(dir) = dir.filter(|_| cx.plan.moves) else { return };
+    let Some(dir) = dir.filter(|_| cx.plan.moves && !cx.plan.dry_run) else { return };
     if let Err(errno) = cx.services.stays.note(source.into(), dir) {
         worker.report.problem(Error::new(What::StaysUnknown, dir.shown(OsStr::new(""))).errno(errno));
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::meta;
-use crate::plan::{Durable, Plan, Verify};
+use crate::plan::{Durable, Plan};
 use crate::sources::selection;
 use crate::stats::Stats;
 use crate::walk::ask_server_again;
@@ -98,7 +98,7 @@ fn against_dry_run(plan: &Plan, with_others: bool) -> Option<&'static str> {
 /// The plan of a dry run, which has nothing to bring to a device. Its files are made under temporary names as those of the copy.
 fn without_device(plan: &Plan) -> Plan {
     let atomic = plan.uses_temporary_file();
-    Plan { atomic, durable: Durable::None, verify: Verify::Off, ..plan.clone() }
+    Plan { atomic, durable: Durable::None, ..plan.clone() }
 }
 
 #[cfg(test)]

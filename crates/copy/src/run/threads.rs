@@ -316,6 +316,9 @@ impl Team<'_> {
 /// Brings everything to its device, if that is asked for. Of a move, the sources that were copied go then.
 fn sync_and_move(worker: &mut Worker<'_>, done: &Stats, open_levels: usize) {
     let plan = worker.cx.plan;
+    if plan.dry_run {
+        return;
+    }
     let copied = done.regular + done.directories + done.symbolic_links + done.hard_links + done.special + done.skipped;
     if plan.moves && plan.durable == Durable::None && copied == 0 {
         // What was renamed is where it was on the device.

@@ -40,15 +40,23 @@ enum Reason {
     Meanwhile,
 }
 
-/// Makes the copy of a directory as a snapshot, where that is asked for and possible.
-pub(crate) fn clone_tree(worker: &mut Worker<'_>, subject: &Subject<'_>, state: &DestState) -> Cloned {
-    let wish = worker.cx.plan.clone_tree;
+/// Makes the copy of a directory as a snapshot, where that is asked for and possible; a dry run finds out whether it is.
+/// `stands`: something is at the destination, and stays.
+pub(crate) fn clone_tree(worker: &mut Worker<'_>, subject: &Subject<'_>, stands: bool) -> Cloned {
+    let plan = worker.cx.plan;
+    let wish = plan.clone_tree;
     if wish == CloneTree::Never || !subject.is_operand() {
         return Cloned::No;
     }
-    let reason = match snapshot(worker, subject, state) {
+    let cloned = sides(worker, subject, stands).and_then(|sides| match plan.dry_run {
+        true => Ok(()),
+        false => snapshot(worker, subject, &sides),
+    });
+    let reason = match cloned {
         Ok(()) => {
-            announce(&worker.report, subject, &DestState::default());
+            if !plan.dry_run {
+                announce(&worker.report, subject, &DestState::default());
+            }
             worker.report.stats.cloned_trees += 1;
             return Cloned::Whole;
         }
@@ -66,12 +74,13 @@ pub(crate) fn clone_tree(worker: &mut Worker<'_>, subject: &Subject<'_>, state: 
     Cloned::Failed
 }
 
-fn snapshot(worker: &Worker<'_>, subject: &Subject<'_>, state: &DestState) -> Result<(), Reason> {
+/// The source, and the directory that its snapshot would go into, if there can be one.
+fn sides(worker: &Worker<'_>, subject: &Subject<'_>, stands: bool) -> Result<[OwnedFd; 2], Reason> {
     let cx = worker.cx;
     if let Some(why) = against(cx.plan) {
         return Err(Reason::Because(why));
     }
-    if state.existing.is_some() {
+    if stands {
         return Err(Reason::Because("something stands at the destination"));
     }
     if cx.peers.is_some() || !cx.session.skip_files.is_empty() {
@@ -89,9 +98,18 @@ fn snapshot(worker: &Worker<'_>, subject: &Subject<'_>, state: &DestState) -> Re
         // Each subvolume has a device number of its own.
         return Err(Reason::Because("the copy would be in it"));
     }
+    match subvolume::are_on_one_filesystem(source.as_fd(), dir.as_fd()) {
+        Ok(true) => {}
+        Ok(false) => return Err(Reason::Kernel(Errno::XDEV)),
+        Err(errno) => return Err(Reason::Kernel(errno)),
+    }
+    Ok([source, dir])
+}
+
+fn snapshot(worker: &Worker<'_>, subject: &Subject<'_>, [source, dir]: &[OwnedFd; 2]) -> Result<(), Reason> {
     let name = last_component(subject.dest.name);
     let make = || subvolume::snapshot(source.as_fd(), dir.as_fd(), name);
-    cx.services.space_gate.with_space(make).map_err(Reason::Kernel)?;
+    worker.cx.services.space_gate.with_space(make).map_err(Reason::Kernel)?;
     // What has come meanwhile is an empty directory of the snapshot.
     check_source(source.as_fd()).map_err(|_| Reason::Meanwhile)
 }

@@ -12,21 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_sys::Errno;
-use haul_sys::inode::{FileId, Inode, Kind};
-use haul_sys::rustix::fs::{Access, AtFlags, accessat};
+use haul_sys::inode::{FileId, Kind};
+use haul_sys::rustix::fs::Access;
 
 use crate::context::Worker;
-use crate::decide::{Decision, Existing, copied_as_regular};
+use crate::decide::{Decision, Existing, copied_as_regular, is_mirrored};
 use crate::error::{Error, What};
 use crate::events::{Action, Event, Kept, Planned, Reason};
 use crate::file::special;
 use crate::finish::deletion;
 use crate::links::Made;
 use crate::meta::NewEntries;
-use crate::plan::{LinkMode, Overwrite, Update};
+use crate::plan::{LinkMode, Overwrite, Plan, Update};
 use crate::publish::{Sides, backup};
+use crate::tree::access::{is_on_other_filesystem, may, may_make};
 use crate::tree::claims::{self, Earlier, Instead};
+use crate::tree::clone_tree::{Cloned, clone_tree};
 use crate::tree::existing::{self, Foreseen};
+use crate::tree::planned_rename::{self, Standing};
 use crate::tree::walker::Walker;
 use crate::tree::{enter, entry, same};
 use crate::walk::{Spot, last_component, one_entry, renamed};
@@ -63,6 +66,12 @@ pub(crate) fn visit(
         walker.worker.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
         return None;
     }
+    if walker.worker.cx.plan.moves {
+        let stands = standing(&mut walker.worker, &subject, found.as_ref())?;
+        if planned_rename::instead_of_copying(walker, &subject, stands) {
+            return None;
+        }
+    }
     if entry::is_being_filled(&subject) {
         walker.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
         top.into_itself = true;
@@ -82,7 +91,11 @@ pub(crate) fn visit(
         Earlier::Nothing => (false, false),
     };
     let (frame, made) = match subject.inode.kind {
-        Kind::Directory => (enter_directory(walker, &subject, found.as_ref()), None),
+        Kind::Directory => match clone_tree(&mut walker.worker, &subject, stays(found.as_ref())) {
+            Cloned::No => (enter_directory(walker, &subject, found.as_ref()), None),
+            Cloned::Whole => (None, plan_clone(&mut walker.worker, &subject, found.as_ref())),
+            Cloned::Failed => (None, None),
+        },
         _ => (None, plan_file(&mut walker.worker, &subject, found.as_ref())),
     };
     if let Some(id) = made {
@@ -95,6 +108,33 @@ pub(crate) fn visit(
         claims::table(&mut walker.worker.report, forgotten, source);
     }
     frame
+}
+
+/// Whether something stands at the destination that would be written into, or entered.
+fn stays(found: Option<&Foreseen>) -> bool {
+    found.is_some_and(|found| matches!(found.decision, Decision::WriteInto(_)))
+}
+
+/// Says that a whole tree would be made in one step.
+fn plan_clone(worker: &mut Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>) -> Option<FileId> {
+    let backup = backup_path(worker, subject, found)?;
+    let reason = found.map(|found| found.reason);
+    let planned = Planned::new(Action::CloneTree, subject.source.path, subject.dest.path);
+    worker.report.tell(&Event::Planned(Planned { reason, backup, ..planned }));
+    Some(planned::inode(Kind::Directory, false).id)
+}
+
+/// What a move would find at the destination. `None` if it cannot get its backup name, which is reported.
+#[expect(clippy::option_option, reason = "as a result it would be one of an option")]
+fn standing<'p>(
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    found: Option<&Foreseen>,
+) -> Option<Option<Standing<'p>>> {
+    let Some(found) = found else { return Some(None) };
+    let backup = backup_path(worker, subject, Some(found))?;
+    let stays = stays(Some(found));
+    Some(Some(Standing { inode: found.existing.entry, stays, reason: found.reason, backup }))
 }
 
 fn remember(walker: &mut Walker<'_>, subject: &Subject<'_>, id: FileId) {
@@ -113,6 +153,10 @@ fn is_left_alone(walker: &mut Walker<'_>, subject: &mut Subject<'_>, found: Opti
     let Some(found) = found else { return false };
     match found.decision {
         Decision::Keep(why) => keep(walker, subject, found, why),
+        Decision::Refuse(_) if found.asks => {
+            let planned = Planned::new(Action::Ask, subject.source.path, subject.dest.path);
+            walker.worker.report.tell(&Event::Planned(Planned { reason: Some(found.reason), ..planned }));
+        }
         Decision::Refuse(what) => {
             walker.worker.report.problem(existing::refusal(subject, what));
         }
@@ -257,17 +301,17 @@ fn objection(worker: &Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen
     if plan.link == LinkMode::Symbolic
         && let Some(error) = special::relative_link_elsewhere(source, dest)
     {
-        return Some(error);
+        // What stands there is removed before.
+        let removed = found.filter(|found| found.decision == Decision::Remove);
+        return removed.and_then(|found| no_new_entry(dest, Some(found), cannot)).or(Some(error));
     }
     let readable = match subject.inode.kind {
         Kind::Socket => Err(Errno::NXIO),
         _ => may(Access::READ_OK, source, source.name, subject.follow()),
     };
     if is_file && let Err(errno) = readable {
-        // What stands there makes way before the source is opened.
-        let makes_way = |found: &&Foreseen| matches!(found.decision, Decision::Remove | Decision::BackUp { .. });
-        let stays = found.filter(makes_way).and_then(|found| no_new_entry(dest, Some(found), cannot));
-        return stays.or(Some(Error::new(What::CannotOpen, source.path).errno(errno)));
+        let first = found.and_then(|found| objection_before_opening(plan, subject, found, cannot));
+        return first.or(Some(Error::new(What::CannotOpen, source.path).errno(errno)));
     }
     let Some(found) = found else {
         if is_file && !subject.level.missing && !plan.write_through_dangling_link && dest.read_link().is_ok() {
@@ -316,17 +360,18 @@ fn objection(worker: &Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen
     (!replaced).then(|| cannot.errno(Errno::EXIST))
 }
 
-/// Whether no hard link to the source is possible, by the directories of both: a file of an overlay may have another number than
-/// its directory.
-fn is_on_other_filesystem(subject: &Subject<'_>) -> bool {
-    let device = |spot: Spot<'_>| Some(Inode::of(spot.dir().ok()?).ok()?.id.device());
-    // What a link leads to may be anywhere.
-    let leads_away = subject.follow() && subject.source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
-    let dest = match subject.level.missing {
-        true => subject.level.dir.and_then(|dir| dir.top_device().ok()),
-        false => device(subject.dest),
-    };
-    !leads_away && device(subject.source).zip(dest).is_some_and(|(source, dest)| source != dest)
+/// What is wrong with what stands at the destination of a file and is looked at before the source is opened.
+fn objection_before_opening(plan: &Plan, subject: &Subject<'_>, found: &Foreseen, cannot: Error) -> Option<Error> {
+    let dest = subject.dest;
+    let is_made_anew = plan.uses_temporary_file() && !plan.force && found.existing.entry.kind == Kind::Regular;
+    match found.decision {
+        Decision::Remove if is_mirrored(plan, subject.is_operand()) => None,
+        Decision::Remove | Decision::BackUp { .. } => no_new_entry(dest, Some(found), cannot),
+        Decision::WriteInto(_) if is_made_anew && !planned::is_planned(found.existing.target.id) => {
+            may(Access::WRITE_OK, dest, dest.name, true).err().map(|errno| cannot.errno(errno))
+        }
+        _ => None,
+    }
 }
 
 /// With `-u`, a link that leads to the same place already is as new as can be.
@@ -341,9 +386,7 @@ fn cannot_make(link: LinkMode, subject: &Subject<'_>) -> Error {
     match (link, subject.inode.kind) {
         (LinkMode::Hard, _) => Error::new(What::CannotHardLink, dest).and(source),
         (LinkMode::Symbolic, _) => Error::new(What::CannotCreateLinkTo, dest).and(source),
-        (LinkMode::Copy, Kind::SymbolicLink) => Error::new(What::CannotCreateLink, dest),
-        (LinkMode::Copy, Kind::Fifo) => Error::new(What::CannotCreateFifo, dest),
-        (LinkMode::Copy, _) => Error::new(What::CannotCreateSpecial, dest),
+        (LinkMode::Copy, kind) => Error::new(special::cannot_make(kind), dest),
     }
 }
 
@@ -357,23 +400,6 @@ fn no_new_entry(dest: Spot<'_>, found: Option<&Foreseen>, cannot: Error) -> Opti
         _ => cannot,
     };
     Some(error.errno(errno))
-}
-
-/// Whether this process may make entries beside the destination, as far as permissions tell.
-pub(crate) fn may_make(dest: Spot<'_>) -> Result<(), Errno> {
-    match dest.name.is_empty() {
-        true => Err(Errno::NOENT),
-        false => may(Access::WRITE_OK | Access::EXEC_OK, dest, OsStr::new("."), true),
-    }
-}
-
-/// Whether this process may do that to an entry of the directory. What else may be wrong with it, the copy will say.
-fn may(access: Access, spot: Spot<'_>, name: &OsStr, follow: bool) -> Result<(), Errno> {
-    let no_follow = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    match accessat(spot.dir()?, name, access, AtFlags::EACCESS | no_follow) {
-        Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Err(errno),
-        _ => Ok(()),
-    }
 }
 
 /// Says whether a directory would be made or entered, and opens what there is of both sides.
@@ -394,7 +420,10 @@ fn enter_directory(walker: &mut Walker<'_>, subject: &Subject<'_>, found: Option
             let cannot = Error::new(What::CannotCreateDirectory, dest.path);
             // A directory that `--parents` would make has these two already.
             let is_there = subject.level.missing && matches!(dest.name.as_encoded_bytes(), b"." | b"..");
-            let objection = match is_there {
+            // mkdir(2) follows no link, also where a slash would make others follow it.
+            let plain = last_component(dest.name);
+            let is_link = plain.len() < dest.name.len() && dest.beside(plain, dest.path).read_link().is_ok();
+            let objection = match is_there || found.is_none() && is_link {
                 true => Some(cannot.errno(Errno::EXIST)),
                 false => no_new_entry(dest, found, cannot),
             };

@@ -57,7 +57,7 @@ pub(crate) fn visit(
     }
     let stays = (subject.inode, level.dir);
     let made = match subject.inode.kind {
-        Kind::Directory => match clone_tree(&mut walker.worker, &subject, &state) {
+        Kind::Directory => match clone_tree(&mut walker.worker, &subject, state.existing.is_some()) {
             Cloned::Whole => Ok(None),
             Cloned::Failed => Err(Reported),
             Cloned::No => {
@@ -191,7 +191,8 @@ pub(crate) fn look_at_source<'s>(
         }
         Err(errno) => {
             walker.worker.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
-            if errno != Errno::NOENT {
+            // Then there is none.
+            if !matches!(errno, Errno::NOENT | Errno::NOTDIR) {
                 let_unknown_stay(&mut walker.worker, level);
             }
             return None;

@@ -149,6 +149,13 @@ fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing
             Ok(DestState { existing: Some(Box::new(existing)), identity, ..DestState::default() })
         }
         Decision::Replace(identity) => Ok(DestState { new: true, replaces: true, identity, ..DestState::default() }),
+        // Of what goes only since its type is another, the source is opened first.
+        Decision::Remove
+            if decide::is_mirrored(walker.worker.cx.plan, subject.is_operand())
+                && let Err(error) = open_first(walker.worker.cx, subject) =>
+        {
+            Err(error)
+        }
         Decision::Remove => match entry::remove(&mut walker.worker.report, subject.dest) {
             true => Ok(DestState { new: true, removed: true, ..DestState::default() }),
             false => return None,
@@ -246,6 +253,8 @@ pub(crate) struct Foreseen {
     pub existing: Existing,
     pub decision: Decision,
     pub reason: Reason,
+    /// The user would be asked before.
+    pub asks: bool,
 }
 
 /// Whether an earlier operand would have made this.
@@ -258,6 +267,10 @@ fn is_planned(walker: &Walker<'_>, subject: &Subject<'_>, inode: &Inode) -> bool
 /// nothing stands there.
 pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Option<Foreseen>, Error> {
     let plan = walker.worker.cx.plan;
+    if is_planned(walker, subject, &planned::renamed()) {
+        // As of what was renamed.
+        return Err(Error::new(What::JustCreated, subject.dest.path).and(subject.source.path));
+    }
     let planned = [Kind::Directory, Kind::Regular].map(|kind| planned::inode(kind, plan.preserve.timestamps));
     let mut answers = Answers::default();
     let existing = if let Some(inode) = planned.into_iter().find(|inode| is_planned(walker, subject, inode)) {
@@ -275,7 +288,7 @@ pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<
     };
     let decision = decision(walker, subject, &existing, &mut answers);
     let reason = reason(subject, &existing, &answers, plan);
-    Ok(Some(Foreseen { existing, decision, reason }))
+    Ok(Some(Foreseen { existing, decision, reason, asks: answers.overwrite.is_some() }))
 }
 
 /// Asks for the decision, and finds out what it depends on.

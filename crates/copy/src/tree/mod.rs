@@ -1,6 +1,7 @@
 //! From the operands through the tree: what stands at the destination, directories of any depth, and parts for other threads
 //! and processes. `entry` is one entry from the first look to the end.
 
+mod access;
 pub(crate) mod claims;
 mod clone_tree;
 mod delete_at_last;
@@ -11,6 +12,7 @@ pub(crate) mod existing;
 pub(crate) mod look_ahead;
 pub(crate) mod operands;
 pub(crate) mod parents;
+mod planned_rename;
 pub(crate) mod precreate;
 pub(crate) mod remove_sources;
 mod rename;

@@ -20,7 +20,7 @@ use crate::links::{DestDir, duplicate};
 use crate::meta::{self, NewEntries};
 use crate::plan::ModeRule;
 use crate::tree::walker::Walker;
-use crate::tree::{dry_run, walk};
+use crate::tree::{access, walk};
 use crate::walk::{Operand, Spot, joined, last_component, open_directory, renamed, without_trailing_slashes};
 use crate::work::planned;
 
@@ -144,7 +144,7 @@ fn find_or_make(worker: &mut Worker<'_>, source_path: &Path, dest: Spot<'_>, mod
         Err(_) => {}
     }
     if worker.cx.plan.dry_run {
-        let may_make = if dest.inode().is_ok() { Err(Errno::EXIST) } else { dry_run::may_make(dest) };
+        let may_make = if dest.inode().is_ok() { Err(Errno::EXIST) } else { access::may_make(dest) };
         worker.report.check(may_make, What::ParentMake, dest.path).ok()?;
         return Some(None);
     }

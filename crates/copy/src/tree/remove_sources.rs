@@ -208,8 +208,10 @@ impl Removal<'_, '_> {
             name_to_move(source).and_then(|name| Ok((name, source.beside(name, source.path).inode_now(false)?)));
         let (name, inode) = match found {
             Ok(found) => found,
+            // A directory without a name: that it stays was reported when it was to be moved.
+            Err(Errno::BUSY) => return,
             // That was reported when it was to be copied, or it was never there.
-            Err(Errno::BUSY | Errno::NOTDIR | Errno::NOENT) if seen.is_none() => return,
+            Err(Errno::NOTDIR | Errno::NOENT) if seen.is_none() => return,
             // The way to it may have led through a source that has gone.
             Err(errno) => {
                 self.worker.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
@@ -312,7 +314,10 @@ impl Removal<'_, '_> {
             Ok(true) => return Fate::Stays,
             Err(errno) => {
                 self.blind = true;
-                return self.report(Error::new(What::StaysUnknown, source.path).errno(errno));
+                return self.report(match errno {
+                    Errno::STALE => Error::new(What::StaysLost, source.path),
+                    errno => Error::new(What::StaysUnknown, source.path).errno(errno),
+                });
             }
         }
         let found = match copy.inode_now(false) {

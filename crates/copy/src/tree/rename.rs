@@ -26,7 +26,12 @@ pub(crate) fn instead_of_copying(walker: &mut Walker<'_>, subject: &Subject<'_>,
         Ok(name) => name,
         Err(errno) => return fail(&mut walker.worker, subject, state, errno),
     };
-    match may_be_renamed(walker, subject, state) {
+    // Of operands the kernel tells; below them a look at each directory is enough.
+    let one_filesystem = subject.level.ancestors.last().is_none_or(|above| {
+        let [source, dest] = above.devices();
+        source == dest
+    });
+    match may_be_renamed(walker, subject, one_filesystem && state.existing.is_none()) {
         Ok(true) => {}
         Ok(false) => return false,
         // Were it copied, it would be no other name of a file that is renamed elsewhere.
@@ -84,23 +89,17 @@ pub(crate) fn name_to_move(source: Spot<'_>) -> Result<&OsStr, Errno> {
     }
 }
 
-/// Whether nobody has to look at it, or at what is in it.
-fn may_be_renamed(walker: &Walker<'_>, subject: &Subject<'_>, state: &DestState) -> Result<bool, Errno> {
+/// Whether nobody has to look at it, or at what is in it. `is_free`: both names are on one filesystem, and nothing at the
+/// destination is written into or entered.
+pub(crate) fn may_be_renamed(walker: &Walker<'_>, subject: &Subject<'_>, is_free: bool) -> Result<bool, Errno> {
     let plan = walker.worker.cx.plan;
     let wanted = match subject.inode.kind {
         Kind::Directory => plan.renames_trees(),
         _ => plan.renames(),
     };
-    // Of operands the kernel tells; below them a look at each directory is enough.
-    let one_filesystem = subject.level.ancestors.last().is_none_or(|above| {
-        let [source, dest] = above.devices();
-        source == dest
-    });
-    // What is written into, or entered, is no name that could be taken.
-    let is_candidate = wanted && one_filesystem && state.existing.is_none();
-    match is_candidate && !is_alone(walker, subject) {
+    match wanted && is_free && !is_alone(walker, subject) {
         true => has_known_names(subject),
-        false => Ok(is_candidate),
+        false => Ok(wanted && is_free),
     }
 }
 
@@ -111,7 +110,12 @@ fn is_alone(walker: &Walker<'_>, subject: &Subject<'_>) -> bool {
 
 /// Whether another name is another entry there, as far as that can be known. Elsewhere a second source could replace the first one.
 fn has_known_names(subject: &Subject<'_>) -> Result<bool, Errno> {
-    Ok(look_ahead::exactness(subject.dest.dir()?)?.is_some())
+    let dir = match subject.level.dir.filter(|_| subject.level.missing) {
+        // In a dry run it is not there yet, and will be as the directories above it.
+        Some(dir) => dir.top()?,
+        None => subject.dest.dir()?,
+    };
+    Ok(look_ahead::exactness(dir)?.is_some())
 }
 
 /// Notes that this is going to be moved by its name, so that nothing replaces it or goes into it: there may be another way to its
@@ -141,7 +145,7 @@ pub(crate) fn is_taken(worker: &mut Worker<'_>, subject: &Subject<'_>, existing:
 
 /// Whether what is to be replaced may have its name by that of another entry of the source, which was moved a moment ago: where
 /// upper and lower case are alike. A copy may replace a copy; what was renamed would be lost.
-fn may_be_another_name(subject: &Subject<'_>) -> Result<bool, Errno> {
+pub(crate) fn may_be_another_name(subject: &Subject<'_>) -> Result<bool, Errno> {
     if subject.is_operand() {
         // Those were remembered.
         return Ok(false);

@@ -191,11 +191,10 @@ fn nothing_is_renamed_to_where_another_name_may_be_the_same() {
     let level = level_in(&parent);
     let proc = fs::File::open("/proc").unwrap();
     let dest = Spot::new(std::os::fd::AsFd::as_fd(&proc), OsStr::new("a"), Path::new("/proc/a"));
-    let state = DestState { new: true, ..DestState::default() };
     alone(&bench, |walker| {
         let subject = at(&level, bench.subject("a", "a"));
-        assert_eq!(may_be_renamed(walker, &subject, &state), Ok(true));
-        assert_eq!(may_be_renamed(walker, &Subject { dest, ..subject }, &state), Ok(false));
+        assert_eq!(may_be_renamed(walker, &subject, true), Ok(true));
+        assert_eq!(may_be_renamed(walker, &Subject { dest, ..subject }, true), Ok(false));
     });
 }
 

@@ -19,7 +19,7 @@ use crate::tree::delete_at_last;
 use crate::tree::walker::Walker;
 use crate::tree::{dry_run, entry, precreate, share};
 use crate::walk::{Descent, Listed, Listing, Operand, Spot};
-use crate::work::directory::{Frame, overlap};
+use crate::work::directory::{Frame, overlap, would_be_within};
 use crate::work::entry::{Level, Top};
 
 /// Copies an operand with everything below it. `root` is the directory that holds its copy; one that cannot be opened is
@@ -42,7 +42,7 @@ pub(crate) fn copy_operand(
         walker.worker.report.problem(Error::new(What::DeletionOverlaps, dest.path).and(&top.source));
         return;
     }
-    if cx.plan.moves && overlap(&frame) {
+    if cx.plan.moves && may_overlap(cx, &frame, dest) {
         // What is moved, and what was moved already, could not be distinguished.
         let error = Error::new(What::CannotMove, source.path()).and(dest.path).errno(Errno::NOTEMPTY);
         walker.worker.report.problem(error);
@@ -73,6 +73,16 @@ pub(crate) fn copy_operand(
     walker.pool = pool;
     if let Some(directory) = tidied {
         delete_at_last::delete_at_last(walker, directory);
+    }
+}
+
+/// Whether one side is in the other, or that is not certain; also of a directory that a dry run only plans.
+fn may_overlap(cx: RunContext<'_>, frame: &Frame, dest: Spot<'_>) -> bool {
+    match (&frame.sides, dest.dir()) {
+        (Some(sides), Ok(holder)) if cx.plan.dry_run && frame.place.fresh => {
+            would_be_within(sides.source.as_fd(), holder)
+        }
+        _ => overlap(frame),
     }
 }
 

@@ -227,16 +227,22 @@ pub(crate) fn overlap(sides: &Frame) -> bool {
 
 /// Whether one of two directories is the other or within it, or that is not certain.
 pub(crate) fn are_within(source: BorrowedFd<'_>, dest: BorrowedFd<'_>) -> bool {
-    let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
-        let what = Inode::of(what)?.id;
-        for above in upwards(from) {
-            if above?.id == what {
-                return Ok(true);
-            }
+    is_within(source, dest).unwrap_or(true) || is_within(dest, source).unwrap_or(true)
+}
+
+/// The same of a new directory in `holder`.
+pub(crate) fn would_be_within(source: BorrowedFd<'_>, holder: BorrowedFd<'_>) -> bool {
+    upwards(source).any(|above| above.is_err()) || is_within(holder, source).unwrap_or(true)
+}
+
+fn is_within(from: BorrowedFd<'_>, what: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let what = Inode::of(what)?.id;
+    for above in upwards(from) {
+        if above?.id == what {
+            return Ok(true);
         }
-        Ok(false)
-    };
-    within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

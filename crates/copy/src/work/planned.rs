@@ -9,6 +9,9 @@ use haul_sys::rustix::event::{EventfdFlags, eventfd};
 /// No filesystem has this number.
 const NO_DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 0 };
 
+/// The inode number of a planned entry that is renamed; those of others are 0 and 1.
+const RENAMED: u64 = 2;
+
 /// An entry that a copy would have made a moment ago. With `keeps_time` its time is not known, and the oldest.
 pub(crate) fn inode(kind: Kind, keeps_time: bool) -> Inode {
     let is_directory = kind == Kind::Directory;
@@ -16,6 +19,11 @@ pub(crate) fn inode(kind: Kind, keeps_time: bool) -> Inode {
     let seconds = if keeps_time { i64::MIN } else { i64::MAX };
     let id = FileId::new(NO_DEVICE, is_directory.into());
     Inode { id, kind, modified: Time { seconds, nanoseconds: 0 }, ..Inode::just_made(NO_DEVICE) }
+}
+
+/// An entry that a move would have renamed a moment ago.
+pub(crate) fn renamed() -> Inode {
+    Inode { id: FileId::new(NO_DEVICE, RENAMED), ..inode(Kind::Regular, false) }
 }
 
 /// Whether this is an entry that is only planned.

@@ -132,16 +132,17 @@ pub const FLAGS: &[Flag] = &[
         long: "dry-run",
         help: "write nothing; say what would be done about each entry, and why",
         details: "haul looks at source and destination as the copy does, and prints a line for each entry on standard \
-                  output: copy, replace, link, symlink, make directory, set attributes, delete, delete directory, skip, or ask \
-                  with -i, which asks nobody here. Where something stands at the destination, the line gives the reason: older, size differs, and so \
+                  output: copy, replace, link, symlink, rename, clone tree, make directory, set attributes, delete, delete directory, skip, or ask \
+                  with -i, which asks nobody here. What --move would copy it would then remove. Where something stands at the destination, the line gives the reason: older, size differs, and so \
                   on. The last line has the totals. What the copy would refuse is an error, and so is what the user \
                   may not read or write; other errors are not foreseen, nor that something cannot be removed. The exit status is 1 if there is an error. \
                   With -v haul also names directories that it would only enter. It does not say which attributes of \
                   existing directories would be set, nor does it foresee what the copy of one entry changes \
                   for a later one, as where a destination has several names. --update=content reads both files. \
-                  haul keeps the names of source files with several hard links in memory. --durable, --verify and \
-                  --jobs have no effect. It does not go with --move, --clone-tree, --resume, --shard, \
-                  --checksum, --digests, --list-out, --smart and --json, and haul-mpi refuses it.",
+                  haul keeps the names of source files with several hard links in memory. --durable, --verify, --checksum, \
+                  --digests and --jobs have no effect, and --smart none on the sizes, since what is free in an image is known \
+                  when it is read. With --json each line is an event. It does not go with --resume, --shard and \
+                  --list-out, and haul-mpi refuses it.",
         effect: Switch(|draft| draft.plan.dry_run = true),
         ..Flag::own(Output)
     },
@@ -182,7 +183,6 @@ pub fn settle_json(draft: &mut Draft) -> Result<(), Complaint> {
         (show.explain, "--explain"),
         (run.list_out.is_some(), "--list-out"),
         (run.shard_status, "--shard=status"),
-        (draft.plan.dry_run, "--dry-run"),
     ];
     if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
         return Err(misuse(format!("--json does not go with {option}: its lines are all that is printed")));
