@@ -40,10 +40,6 @@ pub fn run_together(plan: &Plan, session: &Session<'_>, part: Part<'_>) -> Summa
 fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary {
     let settled;
     let plan = match plan {
-        Plan { dry_run: true, .. } => {
-            settled = without_device(plan);
-            &settled
-        }
         Plan { resume: true, durable: Durable::None | Durable::Flush, .. } => {
             settled = Plan { durable: Durable::File, ..plan.clone() };
             &settled
@@ -93,12 +89,6 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
 fn against_dry_run(plan: &Plan, with_others: bool) -> Option<&'static str> {
     let together = with_others.then_some("several processes");
     if plan.dry_run { plan.against_dry_run().or(together) } else { None }
-}
-
-/// The plan of a dry run, which has nothing to bring to a device. Its files are made under temporary names as those of the copy.
-fn without_device(plan: &Plan) -> Plan {
-    let atomic = plan.uses_temporary_file();
-    Plan { atomic, durable: Durable::None, ..plan.clone() }
 }
 
 #[cfg(test)]

@@ -208,14 +208,14 @@ fn open_first(cx: RunContext<'_>, subject: &mut Subject<'_>) -> Result<bool, Err
 /// Removes what stands there with all that is in it, or says in a dry run what that is.
 ///
 /// # Errors
-/// Some of it stays, the source cannot be opened, or nothing may go before the copy is whole.
+/// Some of it stays, the source cannot be opened, or it is to be replaced in one step (`--atomic`).
 pub(crate) fn delete(
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
     existing: &Existing,
     conflict: What,
 ) -> Result<(), Error> {
-    if worker.cx.plan.uses_temporary_file() {
+    if worker.cx.plan.atomic {
         return Err(refusal(subject, What::NotInOneStep));
     }
     match open_first(worker.cx, subject)? && remove_with_contents(worker, subject, existing) {
