@@ -276,11 +276,7 @@ fn missing_rights_are_foreseen() {
 #[test]
 fn what_cannot_be_foreseen_is_refused() {
     let dir = scene();
-    for (options, what) in [
-        (&["--resume", "-T"][..], "--resume"),
-        (&["--shard=1/2", "-T"], "--shard"),
-        (&["--list-out=list"], "--list-out"),
-    ] {
+    for (options, what) in [(&["--shard=1/2", "-T"][..], "--shard"), (&["--list-out=list"], "--list-out")] {
         let before = state(dir.path());
         let output = haul(dir.path(), &[&["--dry-run", "-r"], options, &["src", "new"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -393,4 +389,30 @@ fn a_second_source_of_one_name_is_foreseen_to_stay() {
     let [foreseen, done] = both(dir.path(), &["--move", "src", "other/src", "into"]);
     assert_eq!(foreseen.0, Some(1));
     assert_eq!(foreseen, done);
+}
+
+#[test]
+fn what_an_interrupted_run_has_finished_is_said_and_its_journal_stays_as_it_is() {
+    let dir = scene();
+    let at = |name: &str| dir.path().join(name);
+    fs::remove_dir_all(at("dst/src")).expect("it is there");
+    // Where a file goes is a directory.
+    fs::create_dir_all(at("dst/src/older")).expect("a directory");
+    // What was changed a moment ago is not believed.
+    while ["same", "older"].into_iter().any(|name| {
+        let found = fs::metadata(at("src").join(name)).expect("it is there");
+        let changed = Duration::new(found.ctime().unsigned_abs(), found.ctime_nsec().unsigned_abs() as u32);
+        SystemTime::UNIX_EPOCH.elapsed().expect("after 1970") < changed + Duration::from_millis(30)
+    }) {
+        std::thread::yield_now();
+    }
+    assert_eq!(haul(dir.path(), &["-a", "--resume", "src", "dst/"]).status.code(), Some(1));
+    fs::remove_dir(at("dst/src/older")).expect("it is empty");
+    let before = state(dir.path());
+    let (lines, totals) = sorted(dry(dir.path(), &["-a", "--resume", "src", "dst/"]));
+    assert!(lines.contains(&"skip 'dst/src/same': finished".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"copy 'src/older' -> 'dst/src/older'".to_owned()), "{lines:?}");
+    assert!(totals.contains("skip 4"), "{totals}");
+    assert!(before == state(dir.path()), "the journal is one of the files");
+    assert!(haul(dir.path(), &["-a", "--resume", "src", "dst/"]).status.success());
 }

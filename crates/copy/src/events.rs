@@ -244,6 +244,8 @@ pub enum Reason {
     SameContents,
     /// It stays: it is of the same type, and no more is compared.
     SameType,
+    /// It stays: an earlier run has finished it (`--resume`).
+    Finished,
     /// It stays: nothing that exists is replaced (`-n`).
     Exists,
     /// It stays: it is the source itself, under a name that may be its own.

@@ -507,7 +507,10 @@ mod tests {
         assert!(matches!(refused(moved().follow(Dereference::Always)), Conflict::Move(_)));
         assert!(matches!(refused(moved().resume(true)), Conflict::Move(_)));
         assert!(moved().durable(Durable::File).build().is_ok());
-        assert!(matches!(refused(resumed().dry_run(true)), Conflict::DryRun(what) if what.starts_with("--resume")));
+        let shard = |plan: &mut Plan| plan.shard = crate::list::Shard::new(1, 2);
+        assert!(
+            matches!(refused(copy().with(shard).dry_run(true)), Conflict::DryRun(what) if what.starts_with("--shard"))
+        );
     }
 
     #[test]

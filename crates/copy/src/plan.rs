@@ -179,11 +179,7 @@ impl Plan {
 
     /// Why what this plan asks for cannot be foreseen by a dry run, if it cannot.
     pub fn against_dry_run(&self) -> Option<&'static str> {
-        let against = [
-            (self.resume, "--resume, which records what is done"),
-            (self.shard.is_some(), "--shard, which records what is done"),
-        ];
-        against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
+        self.shard.is_some().then_some("--shard, which records what is done")
     }
 
     /// What of this plan does not go with `delete`, if there is any, and such a plan is refused.

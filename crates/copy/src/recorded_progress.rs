@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_io::transfer::{Log, STEP};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, What};
 use crate::journal::command::command;
-use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
+use crate::journal::{self, Digest, Fingerprint, Journal, Record, Trouble};
 use crate::links::pages::{KEY, Key, Pages, Record as Page};
 use crate::plan::Plan;
 use crate::publish::temporary::TemporaryNames;
@@ -88,29 +88,17 @@ impl RecordedProgress {
         shown: &OsStr,
         rank: usize,
     ) -> Result<RecordedProgress, Error> {
-        let here = if shown.is_empty() { OsStr::new(".") } else { shown };
-        let holder = Inode::of(dir).map_err(|errno| Error::new(What::NoJournal, here).errno(errno))?;
-        let command = command(plan, last, &holder);
+        let command = command_in(plan, dir, last, shown)?;
         let name = journal_name(&command, rank);
         let path = joined(shown, &name);
         let failed = |errno| Error::new(What::NoJournal, &path).errno(errno);
         let own_dir = fcntl_dupfd_cloexec(dir, 0).map_err(failed)?;
-        let mut known = Known {
-            done: Pages::new(PAGES_IN_MEMORY),
-            partial: HashMap::new(),
-            adopted: HashSet::default(),
-            kept: Vec::new(),
-        };
+        let mut known = Known::new(Pages::new(PAGES_IN_MEMORY));
         let mut earlier = false;
         let journal = Journal::open(dir, &name, command, &mut |record| {
             earlier = true;
             known.learn(record, dir)
         });
-        let troubled = |path: &PathBuf, trouble| match trouble {
-            Trouble::Busy => Error::new(What::JournalBusy, path),
-            Trouble::Foreign => Error::new(What::JournalForeign, path),
-            Trouble::Kernel(errno) => Error::new(What::NoJournal, path).errno(errno),
-        };
         let journal = journal.map_err(|trouble| troubled(&path, trouble))?;
         if rank == 0 {
             for other in journals_of_others(dir, &name) {
@@ -134,10 +122,7 @@ impl RecordedProgress {
 
     /// The digest that was noted, if this pair is finished.
     pub(crate) fn finished(&self, pair: Fingerprint) -> Option<Option<Digest>> {
-        // What cannot be looked up is copied again.
-        let page = self.known.lock().done.get(&key(b'p', pair)).ok().flatten()?;
-        let digest = page.name.as_bytes();
-        Some(if digest.is_empty() { None } else { Digest::from_bytes(digest) })
+        self.known.lock().finished(pair)
     }
 
     /// Whether an earlier run made this directory.
@@ -226,6 +211,43 @@ impl RecordedProgress {
     }
 }
 
+/// What earlier runs have finished, as a dry run reads it: nothing is written, and no other run is kept out.
+pub(crate) struct EarlierRuns(Mutex<Known>);
+
+impl EarlierRuns {
+    /// Reads their journals in this directory, of copies that get the name `last` there, or any if that is empty.
+    pub(crate) fn look(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> Result<EarlierRuns, Error> {
+        let command = command_in(plan, dir, last, shown)?;
+        let mut known = Known::new(Pages::unlimited());
+        let first = journal_name(&command, 0);
+        for name in journals_of_others(dir, &first).into_iter().chain([first]) {
+            journal::look(dir, &name, &command, &mut |record| known.learn(record, dir))
+                .map_err(|trouble| troubled(&joined(shown, &name), trouble))?;
+        }
+        Ok(EarlierRuns(Mutex::new(known)))
+    }
+
+    /// Whether this pair is finished, and the digest that was noted.
+    pub(crate) fn finished(&self, pair: Fingerprint) -> Option<Option<Digest>> {
+        self.0.lock().finished(pair)
+    }
+}
+
+/// What tells this command from others, with copies in this directory.
+fn command_in(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> Result<Fingerprint, Error> {
+    let here = if shown.is_empty() { OsStr::new(".") } else { shown };
+    let holder = Inode::of(dir).map_err(|errno| Error::new(What::NoJournal, here).errno(errno))?;
+    Ok(command(plan, last, &holder))
+}
+
+fn troubled(path: &Path, trouble: Trouble) -> Error {
+    match trouble {
+        Trouble::Busy => Error::new(What::JournalBusy, path),
+        Trouble::Foreign => Error::new(What::JournalForeign, path),
+        Trouble::Kernel(errno) => Error::new(What::NoJournal, path).errno(errno),
+    }
+}
+
 /// Writes down in the journal how much of one file is on its device.
 pub(crate) struct CheckpointLog<'a> {
     progress: &'a RecordedProgress,
@@ -262,6 +284,18 @@ impl Log for CheckpointLog<'_> {
 }
 
 impl Known {
+    fn new(done: Pages) -> Known {
+        Known { done, partial: HashMap::new(), adopted: HashSet::default(), kept: Vec::new() }
+    }
+
+    /// The digest that was noted, if this pair is finished.
+    fn finished(&mut self, pair: Fingerprint) -> Option<Option<Digest>> {
+        // What cannot be looked up is copied again.
+        let page = self.done.get(&key(b'p', pair)).ok().flatten()?;
+        let digest = page.name.as_bytes();
+        Some(if digest.is_empty() { None } else { Digest::from_bytes(digest) })
+    }
+
     fn learn(&mut self, record: Record, room: BorrowedFd<'_>) -> Result<(), Errno> {
         let page = |kind, print, name| Page { key: key(kind, print), dir: 0, name, id: None };
         match record {

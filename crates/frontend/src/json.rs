@@ -280,6 +280,7 @@ mod tests {
             Reason::SameSizeAndTime,
             Reason::SameContents,
             Reason::SameType,
+            Reason::Finished,
             Reason::Exists,
             Reason::SameFile,
         ];

@@ -84,6 +84,7 @@ pub(crate) fn reason_words(reason: Reason) -> Option<&'static str> {
         Reason::SameSizeAndTime => "same size and time",
         Reason::SameContents => "same contents",
         Reason::SameType => "same type",
+        Reason::Finished => "finished",
         Reason::Exists => "exists",
         Reason::SameFile => "same file",
         // That something is replaced is said already.

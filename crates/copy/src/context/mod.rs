@@ -33,7 +33,7 @@ use crate::plan::Plan;
 use crate::publish::background_sync::BackgroundSync;
 use crate::publish::filesystems::Filesystems;
 use crate::publish::temporary::TemporaryNames;
-use crate::recorded_progress::RecordedProgress;
+use crate::recorded_progress::{EarlierRuns, RecordedProgress};
 use crate::report::{Reporter, Session};
 use crate::schedule::order::Order;
 use crate::shards::Shards;
@@ -118,6 +118,8 @@ pub(crate) struct Services {
     pub name_queue: NameQueue,
     /// The journal, with `--resume`.
     pub progress: OnceLock<RecordedProgress>,
+    /// The same of a dry run, which has no journal.
+    pub earlier_runs: OnceLock<EarlierRuns>,
     /// What is to be copied, if it is not everything.
     pub selection: Option<Selection>,
     /// Temporary names where no later run will look for them.
@@ -148,6 +150,7 @@ impl Services {
             background_sync: BackgroundSync::default(),
             name_queue: NameQueue::default(),
             progress: OnceLock::new(),
+            earlier_runs: OnceLock::new(),
             selection,
             names: TemporaryNames::anybodys(),
             shards: OnceLock::new(),

@@ -18,7 +18,7 @@ use crate::context::{RunContext, Services, Worker};
 use crate::error::What;
 use crate::finish::shard;
 use crate::journal::{Digest, Fingerprint, Record};
-use crate::recorded_progress::{CheckpointLog, RecordedProgress, has_settled, journals_of_others};
+use crate::recorded_progress::{CheckpointLog, EarlierRuns, RecordedProgress, has_settled, journals_of_others};
 use crate::shards::Shards;
 use crate::work::entry::Unfinished;
 use crate::work::file_data::FileData;
@@ -32,6 +32,12 @@ pub(crate) fn begin_progress(worker: &mut Worker<'_>, dir: BorrowedFd<'_>, last:
     }
     if !cx.plan.resume {
         return true;
+    }
+    if cx.plan.dry_run {
+        return match EarlierRuns::look(cx.plan, dir, last, shown) {
+            Ok(runs) => cx.services.earlier_runs.set(runs).is_ok(),
+            Err(error) => worker.report.problem(error),
+        };
     }
     match RecordedProgress::open(cx.plan, dir, last, shown, 0) {
         Ok(progress) => {

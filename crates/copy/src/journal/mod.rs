@@ -64,6 +64,29 @@ impl From<Errno> for Trouble {
     }
 }
 
+/// Tells every promise that is in a journal of this command in a directory, if there is one; nothing is written, and nobody is
+/// kept out. True if there is any.
+///
+/// # Errors
+/// Why it cannot be used.
+pub(crate) fn look(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    command: &Fingerprint,
+    each: &mut dyn FnMut(Record) -> Result<(), Errno>,
+) -> Result<bool, Trouble> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::LOOP) => return Err(Trouble::Foreign),
+        opened => File::from(opened?),
+    };
+    if !is_own(&Inode::of(file.as_fd())?) {
+        return Err(Trouble::Foreign);
+    }
+    Ok(read(&mut &file, command, each).map_err(errno_of)? > 0)
+}
+
 impl Journal {
     /// Opens the journal of this command in a directory, or makes it, and tells every promise that is in it. What follows the
     /// first record that is not whole goes.

@@ -183,12 +183,11 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, found: &Foreseen, why: K
     let stands = if subject.follow() { found.existing.target.id } else { found.existing.entry.id };
     let becomes_name = match why {
         Kept::NotOlder => true,
-        Kept::Same => {
+        Kept::Same | Kept::Finished => {
             remember(walker, subject, stands);
             walker.worker.cx.plan.preserve.links
         }
-        // Of an earlier run a dry run knows nothing.
-        Kept::Protected | Kept::Declined | Kept::Finished => false,
+        Kept::Protected | Kept::Declined => false,
     };
     if becomes_name && existing::may_be_met_again(subject) {
         match claims::claim(&mut walker.worker, subject) {

@@ -286,6 +286,10 @@ pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<
             Err(errno) => return Err(Error::new(What::CannotStat, subject.dest.path).errno(errno)),
         }
     };
+    if finished(walker.worker.cx, subject, &existing).is_some() {
+        let decision = Decision::Keep(Kept::Finished);
+        return Ok(Some(Foreseen { existing, decision, reason: Reason::Finished, asks: false }));
+    }
     let decision = decision(walker, subject, &existing, &mut answers);
     let reason = reason(subject, &existing, &answers, plan);
     Ok(Some(Foreseen { existing, decision, reason, asks: answers.overwrite.is_some() }))
@@ -417,19 +421,26 @@ fn tell_spared(report: &Reporter<'_>, source: &Inode) {
     }
 }
 
-/// Passes over a copy that an earlier run has finished, if neither it nor its source has changed since.
+/// The digest that an earlier run has noted, if it has finished this copy, and neither that nor its source has changed since.
+fn finished(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> Option<Option<Digest>> {
+    if subject.inode.kind != Kind::Regular || existing.target.kind != Kind::Regular {
+        return None;
+    }
+    let pair = || Fingerprint::of_copy(Fingerprint::of_source(&subject.inode), &existing.target);
+    let progress = cx.services.progress.get().filter(|progress| progress.earlier);
+    let digest = match cx.services.earlier_runs.get() {
+        Some(runs) => runs.finished(pair())?,
+        None => progress?.finished(pair())?,
+    };
+    // A digest that is wanted and was not noted takes another copy.
+    (cx.plan.checksum.is_none() || digest.is_some()).then_some(digest)
+}
+
+/// Passes over a copy that an earlier run has finished.
 fn pass_over_finished(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
     let cx = walker.worker.cx;
-    let Some(progress) = cx.services.progress.get().filter(|progress| progress.earlier) else { return false };
-    if subject.inode.kind != Kind::Regular || existing.target.kind != Kind::Regular {
-        return false;
-    }
-    let source = Fingerprint::of_source(&subject.inode);
-    let Some(digest) = progress.finished(Fingerprint::of_copy(source, &existing.target)) else { return false };
+    let Some(digest) = finished(cx, subject, existing) else { return false };
     let wants_digest = cx.plan.checksum.is_some();
-    if wants_digest && digest.is_none() {
-        return false;
-    }
     if becomes_name_of_other_copy(walker, subject, existing) {
         return true;
     }

@@ -141,7 +141,8 @@ pub const FLAGS: &[Flag] = &[
                   for a later one, as where a destination has several names. --update=content reads both files. \
                   haul keeps the names of source files with several hard links in memory. --durable, --verify, --checksum, \
                   --digests and --jobs have no effect, and --smart none on the sizes, since what is free in an image is known \
-                  when it is read. With --json each line is an event. It does not go with --resume, --shard and \
+                  when it is read. With --resume haul names the files that an earlier run has finished, and does not say how much it would \
+                  take over of one that is not whole. With --json each line is an event. It does not go with --shard and \
                   --list-out, and haul-mpi refuses it.",
         effect: Switch(|draft| draft.plan.dry_run = true),
         ..Flag::own(Output)

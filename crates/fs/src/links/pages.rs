@@ -76,7 +76,7 @@ impl Pages {
     }
 
     /// None yet; all of them will be in memory.
-    pub(crate) fn unlimited() -> Pages {
+    pub fn unlimited() -> Pages {
         Pages::within(usize::MAX)
     }
 
