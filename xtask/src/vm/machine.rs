@@ -35,6 +35,7 @@ const SYSTEM: &[&str] = &[
     "coreutils",
     "diffutils",
     "dmsetup",
+    "dosfstools",
     "e2fsprogs",
     "findutils",
     "iproute2",

@@ -1,5 +1,6 @@
 //! What is played. Each case begins with an empty machine.
 
+mod alike;
 mod cifs;
 mod faults;
 mod latency;
@@ -79,6 +80,14 @@ pub const ALL: &[Case] = &[
         quick_on: &["6.12"],
         together: false,
         run: uring::run,
+    },
+    Case {
+        name: "alike-names",
+        what: "moves and mirrors to where upper and lower case are alike: ext4 with casefold, XFS with version=ci, FAT",
+        kernels: &["6.1"],
+        quick_on: &["6.1"],
+        together: false,
+        run: alike::run,
     },
     Case {
         name: "dm-read",
