@@ -22,6 +22,8 @@ use crate::support::{Job, Mpi, Outcome, Part, RANKS, chance, haul_copies, number
 const TREE: Extent = Extent { trees: 10, many: 1000, large: 2 };
 /// Files with another name in another directory.
 const LINKS: usize = 500;
+/// The status of a job that has not tried everything.
+const INCOMPLETE: i32 = 3;
 /// Further attempts to make a job fail, if none has.
 const MORE: u64 = 10;
 /// Copied so far, in files, when the least limit is set: a rank that has its threads to start has much to ask for.
@@ -118,7 +120,7 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
     let shortages = number("HAUL_MPI_SHORTAGES", 3);
     for mpi in Mpi::all() {
         let most = measure(mpi, &dir);
-        let (mut tried, mut failed) = (0, 0);
+        let (mut tried, mut failed, mut said_incomplete) = (0, 0, 0);
         // From nothing more to nearly all that it would take. Who has taken all before it is limited does not fail; then others
         // get nothing more until one does.
         while tried < shortages || (failed == 0 && tried < shortages + MORE) {
@@ -140,6 +142,10 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
                     // Of a rank that was ended by a signal MPICH reports there.
                     assert!(!done.stderr.is_empty() || !done.stdout.is_empty(), "{context}: not a word: {done}");
                     assert_whole(&reference, &found, &context);
+                    if done.stderr.contains(" cannot go on; all processes of the job are ended") {
+                        assert_eq!(done.code, Some(INCOMPLETE), "{context}: {done}");
+                        said_incomplete += 1;
+                    }
                 }
             }
             job(mpi, then, &dir).run().succeeded();
@@ -147,6 +153,7 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
             remove(&result);
             tried += 1;
         }
+        println!("{mpi:?}: {failed} of {tried} jobs failed, {said_incomplete} said that a rank could not go on");
         assert!(failed > 0 || shortages == 0, "{mpi:?}: no job has failed for want of memory");
     }
 }
