@@ -227,6 +227,8 @@ fn what_a_copy_refuses_a_dry_run_reports_in_the_same_words() {
         &["src/same", "new/"],
         &["src/same", "missing/new/"],
         &["-P", "src/link", "new/"],
+        &["--move", "src", "dangling/"],
+        &["--move", "src/same", "dangling/"],
         &["-P", "--atomic", "src/link", "new/"],
         &["-r", "src", ""],
         &["src/same", "src/older", "src/newer"],
@@ -415,4 +417,29 @@ fn what_an_interrupted_run_has_finished_is_said_and_its_journal_stays_as_it_is()
     assert!(totals.contains("skip 4"), "{totals}");
     assert!(before == state(dir.path()), "the journal is one of the files");
     assert!(haul(dir.path(), &["-a", "--resume", "src", "dst/"]).status.success());
+}
+
+#[test]
+fn what_an_interrupted_run_has_left_is_not_said_to_be_deleted() {
+    let dir = scene();
+    let at = |name: &str| dir.path().join(name);
+    fs::remove_dir_all(at("dst/src")).expect("it is there");
+    // Where a file goes is a directory, so the journal stays.
+    fs::create_dir_all(at("dst/src/older")).expect("a directory");
+    let arguments = ["-rT", "--delete", "--resume", "src", "dst/src"];
+    assert_eq!(haul(dir.path(), &arguments).status.code(), Some(1));
+    fs::remove_dir(at("dst/src/older")).expect("it is empty");
+    let journals: Vec<String> = fs::read_dir(at("dst"))
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(".haul-resume-"))
+        .collect();
+    let [journal] = &journals[..] else { panic!("{journals:?}") };
+    // Named as files are that are not whole.
+    let tag = &journal[".haul-resume-".len()..][..10];
+    write(&at("dst/src").join(format!(".haul-r{tag}0000000000000001")), "unfinished", 1_000);
+    write(&at("dst/src/gone"), "gone", 1_000);
+    let (lines, _) = sorted(dry(dir.path(), &arguments));
+    let deleted: Vec<&String> = lines.iter().filter(|line| line.starts_with("delete")).collect();
+    assert_eq!(deleted, ["delete 'dst/src/gone'"]);
 }

@@ -536,3 +536,43 @@ fn a_source_that_cannot_be_there_lets_no_other_one_stay() {
     assert_eq!(failed(&output).lines().count(), 1, "{output:?}");
     assert!(other.path().join("small").exists() && !dir.path().join("tree/small").exists());
 }
+
+#[test]
+fn a_cache_that_is_left_out_keeps_its_tag() {
+    let Some(Scene { dir, other }) = Scene::new() else { return };
+    let tag = "Signature: 8a477f597d28d172789f06886806bc55";
+    for to in [dir.path().join("into"), other.path().join("into")] {
+        fs::create_dir_all(dir.path().join("work/cache/deep")).expect("a directory");
+        fs::write(dir.path().join("work/cache/CACHEDIR.TAG"), tag).expect("a tag");
+        fs::write(dir.path().join("work/cache/deep/file"), "cached").expect("a file");
+        fs::write(dir.path().join("work/file"), "text").expect("a file");
+        fs::create_dir(&to).expect("a directory");
+        let line = ["--move", "--exclude-caches", "work", to.to_str().expect("plain words")];
+        succeeded(&haul(dir.path(), &line));
+        let left = |name: &str| fs::read_to_string(dir.path().join("work").join(name)).ok();
+        assert_eq!(left("cache/CACHEDIR.TAG").as_deref(), Some(tag), "{to:?}");
+        assert_eq!((left("cache/deep/file").as_deref(), left("file")), (Some("cached"), None), "{to:?}");
+        assert_eq!(fs::read_to_string(to.join("work/file")).expect("it was moved"), "text");
+        assert_eq!(fs::read_to_string(to.join("work/cache/CACHEDIR.TAG")).expect("it was copied"), tag);
+        assert!(!to.join("work/cache/deep").exists(), "{to:?}");
+        fs::remove_dir_all(dir.path().join("work")).expect("it is there");
+    }
+}
+
+#[test]
+fn what_is_newer_keeps_its_contents_though_its_source_has_another_name() {
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["source", "dest"] {
+        fs::create_dir(at(name)).expect("a directory");
+    }
+    fs::write(at("source/a"), "old").expect("a file");
+    fs::hard_link(at("source/a"), at("source/b")).expect("a link");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::open(at("source/a")).and_then(|file| file.set_modified(old)).expect("a time");
+    fs::write(at("dest/a"), "newer a").expect("a file");
+    fs::write(at("dest/b"), "newer b").expect("a file");
+    assert!(haul(dir.path(), &["--move", "-u", "-T", "source", "dest"]).status.success());
+    let now = |name: &str| fs::read_to_string(at(name)).expect("it is there");
+    assert_eq!(["dest/a", "dest/b", "source/a", "source/b"].map(now), ["newer a", "newer b", "old", "old"]);
+}

@@ -212,7 +212,13 @@ impl RecordedProgress {
 }
 
 /// What earlier runs have finished, as a dry run reads it: nothing is written, and no other run is kept out.
-pub(crate) struct EarlierRuns(Mutex<Known>);
+pub(crate) struct EarlierRuns {
+    known: Mutex<Known>,
+    /// Of their files that are not whole.
+    names: TemporaryNames,
+    /// Of the journal of the first process; those of others begin with it.
+    journal: OsString,
+}
 
 impl EarlierRuns {
     /// Reads their journals in this directory, of copies that get the name `last` there, or any if that is empty.
@@ -220,16 +226,22 @@ impl EarlierRuns {
         let command = command_in(plan, dir, last, shown)?;
         let mut known = Known::new(Pages::unlimited());
         let first = journal_name(&command, 0);
-        for name in journals_of_others(dir, &first).into_iter().chain([first]) {
+        for name in journals_of_others(dir, &first).into_iter().chain([first.clone()]) {
             journal::look(dir, &name, &command, &mut |record| known.learn(record, dir))
                 .map_err(|trouble| troubled(&joined(shown, &name), trouble))?;
         }
-        Ok(EarlierRuns(Mutex::new(known)))
+        let names = TemporaryNames::new(format!("{TEMPORARY}{}", tag(&command)));
+        Ok(EarlierRuns { known: Mutex::new(known), names, journal: first })
+    }
+
+    /// Whether the next run makes use of what has this name, or removes it by itself.
+    pub(crate) fn have_left(&self, name: &OsStr) -> bool {
+        name.as_bytes().starts_with(self.journal.as_bytes()) || self.names.number_of(name.as_bytes()).is_some()
     }
 
     /// Whether this pair is finished, and the digest that was noted.
     pub(crate) fn finished(&self, pair: Fingerprint) -> Option<Option<Digest>> {
-        self.0.lock().finished(pair)
+        self.known.lock().finished(pair)
     }
 }
 

@@ -421,7 +421,7 @@ what! {
     /// With `--delete`; `path` is a directory of the destination.
     ShownTwice = "not deleting in {path}, nor elsewhere in the copy: mounts show one of its directories at two places, and what is gone from one may belong to the other; unmount one of them",
     /// With `--delete`; a directory and something else, `path` at the destination, `other` in the source.
-    NotInOneStep = "cannot replace {path} by {other} in one step, since one of them is a directory: remove {path}, or run without --atomic",
+    NotInOneStep = "cannot replace {path} by {other} in one step, since one of them is a directory: remove {path}, or run without --atomic and options that imply it",
     /// With `--delete`; `path` is the destination.
     DeletionStopped = "not everything could be copied, so no more was deleted in {path}",
     /// A directory was moved while it was being copied.

@@ -225,8 +225,9 @@ impl Pair<'_> {
 
     /// What an entry that only the copy has is; `None` if it is to stay.
     fn look_at(&self, worker: &mut Worker<'_>, listed: Listed) -> Option<Extra> {
-        let journal = worker.cx.services.progress.get();
-        if journal.is_some_and(|progress| progress.name == listed.name) {
+        let services = worker.cx.services;
+        let is_journal = services.progress.get().is_some_and(|progress| progress.name == listed.name);
+        if is_journal || services.earlier_runs.get().is_some_and(|runs| runs.have_left(&listed.name)) {
             return None;
         }
         match Inode::at(self.sides.dest.as_fd(), &listed.name) {

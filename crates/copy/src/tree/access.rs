@@ -1,10 +1,11 @@
 //! What a dry run can know of a directory entry without touching it: what permissions allow, and on which filesystem it is.
 
 use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{Access, AtFlags, accessat};
+use haul_sys::rustix::fs::{Access, AtFlags, StatxFlags, accessat, statx};
 
 use crate::walk::Spot;
 use crate::work::entry::Subject;
@@ -44,4 +45,19 @@ pub(crate) fn is_on_other_filesystem(subject: &Subject<'_>) -> bool {
         false => device(subject.dest),
     };
     !leads_away && device(subject.source).zip(dest).is_some_and(|(source, dest)| source != dest)
+}
+
+/// Whether the directories of both are known to be on two mounts, also of one filesystem: nothing is renamed from one to the other.
+pub(crate) fn are_on_two_mounts(subject: &Subject<'_>) -> bool {
+    let dest = match subject.level.dir.filter(|_| subject.level.missing) {
+        Some(dir) => dir.top().ok().and_then(mount_of),
+        None => subject.dest.dir().ok().and_then(mount_of),
+    };
+    subject.source.dir().ok().and_then(mount_of).zip(dest).is_some_and(|(source, dest)| source != dest)
+}
+
+/// The mount that a directory is on, since Linux 5.8.
+fn mount_of(dir: BorrowedFd<'_>) -> Option<u64> {
+    let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }

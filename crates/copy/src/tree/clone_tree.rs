@@ -19,6 +19,7 @@ use crate::plan::{
     CloneTree, ContextRule, Dereference, EngineChoice, LinkMode, ModeRule, Plan, Reflink, SmartCopy, Sparse,
     SpecialFiles, Verify, Wish,
 };
+use crate::tree::access::may_make;
 use crate::walk::{last_component, reopen_directory};
 use crate::work::entry::{DestState, Subject, announce};
 
@@ -97,6 +98,9 @@ fn sides(worker: &Worker<'_>, subject: &Subject<'_>, stands: bool) -> Result<[Ow
     if holder.id.device() == subject.inode.id.device() {
         // Each subvolume has a device number of its own.
         return Err(Reason::Because("the copy would be in it"));
+    }
+    if cx.plan.dry_run {
+        may_make(subject.dest).map_err(Reason::Kernel)?;
     }
     match subvolume::are_on_one_filesystem(source.as_fd(), dir.as_fd()) {
         Ok(true) => {}

@@ -182,7 +182,7 @@ fn is_left_alone(walker: &mut Walker<'_>, subject: &mut Subject<'_>, found: Opti
 fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, found: &Foreseen, why: Kept) {
     let stands = if subject.follow() { found.existing.target.id } else { found.existing.entry.id };
     let becomes_name = match why {
-        Kept::NotOlder => true,
+        Kept::NotOlder => !walker.worker.cx.plan.moves,
         Kept::Same | Kept::Finished => {
             remember(walker, subject, stands);
             walker.worker.cx.plan.preserve.links
@@ -212,6 +212,11 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, found: &Foreseen, why: K
 fn plan_other_name(worker: &mut Worker<'_>, subject: &Subject<'_>, found: Option<&Foreseen>, earlier: &Made) {
     let (dest, other_name) = (subject.dest, earlier.path());
     let cannot = Error::new(What::CannotHardLink, dest.path).and(&other_name);
+    let stays = |found: &Foreseen| matches!(found.decision, Decision::Keep(_));
+    if found.is_some_and(|found| stays(found) && found.existing.entry.kind == Kind::Directory) {
+        worker.report.problem(cannot.errno(Errno::ISDIR));
+        return;
+    }
     if let Some(error) = no_new_entry(dest, found, cannot) {
         worker.report.problem(error);
         return;

@@ -208,14 +208,14 @@ fn open_first(cx: RunContext<'_>, subject: &mut Subject<'_>) -> Result<bool, Err
 /// Removes what stands there with all that is in it, or says in a dry run what that is.
 ///
 /// # Errors
-/// Some of it stays, the source cannot be opened, or it is to be replaced in one step (`--atomic`).
+/// Some of it stays, the source cannot be opened, or nothing may go before the copy is whole.
 pub(crate) fn delete(
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
     existing: &Existing,
     conflict: What,
 ) -> Result<(), Error> {
-    if worker.cx.plan.atomic {
+    if worker.cx.plan.uses_temporary_file() {
         return Err(refusal(subject, What::NotInOneStep));
     }
     match open_first(worker.cx, subject)? && remove_with_contents(worker, subject, existing) {
@@ -335,7 +335,10 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why
     report.tell(&Event::Skipped(subject.dest.path.into(), why));
     tell_spared(report, &subject.inode);
     match why {
-        Kept::NotOlder if may_be_met_again(subject) => _ = is_name_of_other_copy(&mut walker.worker, subject, None),
+        // What is moved takes nothing away that is newer.
+        Kept::NotOlder if may_be_met_again(subject) && !walker.worker.cx.plan.moves => {
+            _ = is_name_of_other_copy(&mut walker.worker, subject, None)
+        }
         Kept::Same if !becomes_name_of_other_copy(walker, subject, existing) => {
             same::bring_up_to_date(&mut walker.worker, subject, existing);
         }

@@ -11,10 +11,10 @@ use haul_sys::rustix::fs::Access;
 use crate::error::{Error, What};
 use crate::events::{Action, Event, Planned, Reason};
 use crate::plan::Overwrite;
-use crate::tree::access::{is_on_other_filesystem, may, may_change, may_make};
+use crate::tree::access::{are_on_two_mounts, is_on_other_filesystem, may, may_change, may_make};
 use crate::tree::rename::{may_be_another_name, may_be_renamed, name_to_move};
 use crate::tree::walker::Walker;
-use crate::walk::Spot;
+use crate::walk::{Spot, last_component};
 use crate::work::entry::Subject;
 use crate::work::planned;
 
@@ -63,7 +63,8 @@ pub(crate) fn instead_of_copying(walker: &mut Walker<'_>, subject: &Subject<'_>,
 fn would_be_renamed(walker: &Walker<'_>, subject: &Subject<'_>, stands: Option<&Standing<'_>>) -> Result<bool, Errno> {
     let source = subject.source;
     let name = name_to_move(source)?;
-    let is_free = !stands.is_some_and(|old| old.stays) && !is_on_other_filesystem(subject);
+    let is_elsewhere = is_on_other_filesystem(subject) || are_on_two_mounts(subject);
+    let is_free = !stands.is_some_and(|old| old.stays) && !is_elsewhere;
     if !may_be_renamed(walker, subject, is_free)? {
         return Ok(false);
     }
@@ -74,7 +75,13 @@ fn would_be_renamed(walker: &Walker<'_>, subject: &Subject<'_>, stands: Option<&
     if is_directory && source.beside(name, source.path).is_mount_point() {
         return if subject.is_operand() { Err(Errno::BUSY) } else { Ok(false) };
     }
-    if !is_directory && subject.dest.name.as_encoded_bytes().ends_with(b"/") {
+    let plain = last_component(subject.dest.name);
+    let is_slashed = plain.len() < subject.dest.name.len();
+    if is_slashed && stands.is_none() && subject.dest.beside(plain, subject.dest.path).read_link().is_ok() {
+        // A link that leads nowhere has the name.
+        return Err(Errno::EXIST);
+    }
+    if is_slashed && !is_directory {
         return Err(subject.dest.dir().err().unwrap_or(Errno::NOTDIR));
     }
     may_change(source)?;

@@ -274,6 +274,11 @@ impl Removal<'_, '_> {
 
     /// Removes an entry of a directory; gives it if it is one itself.
     fn remove_entry(&mut self, pair: &mut Pair, listed: &Listed) -> Option<Box<Pair>> {
+        if pair.is_cache {
+            // Without its tag it would be none.
+            pair.stays = true;
+            return None;
+        }
         let [source_dir, copy_dir] = pair.sides.as_ref()?;
         let [source_path, copy_path] = [0, 1].map(|side| pair.paths[side].joined(&listed.name));
         let source = Spot::new(source_dir.as_fd(), &listed.name, &source_path);

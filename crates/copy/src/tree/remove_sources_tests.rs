@@ -114,14 +114,16 @@ fn what_a_filter_excludes_stays_with_its_directory_and_is_no_error() {
 }
 
 #[test]
-fn what_is_in_a_cache_that_is_left_out_stays() {
+fn a_cache_that_is_left_out_stays_with_its_tag() {
     let mut bench = bench();
     let choice = Choice { exclude_caches: true, ..Choice::default() };
     bench.plan.filter = Filter::new(choice).unwrap();
     for dir in [bench.source_path("dir"), bench.dest_path("dir")] {
         fs::write(dir.join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55").unwrap();
     }
-    leaves(&bench, &TREE, &[]);
+    let mut whole = TREE.to_vec();
+    whole.insert(1, "dir/CACHEDIR.TAG: Signature: 8a477f597d28d172789f06886806bc55");
+    leaves(&bench, &whole, &[]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::plan::Durable;
 use crate::publish::replace::rename_to_other;
 use crate::tree::look_ahead;
 use crate::tree::walker::Walker;
-use crate::walk::{Spot, last_component, renamed, sync_directory};
+use crate::walk::{Spot, last_component, renamed, sync_directory, tagged_cache};
 use crate::work::entry::{DestState, Subject};
 
 /// Renames the entry. False if it has to be copied; true if nothing is left to do, also after an error, which was reported.
@@ -97,10 +97,17 @@ pub(crate) fn may_be_renamed(walker: &Walker<'_>, subject: &Subject<'_>, is_free
         Kind::Directory => plan.renames_trees(),
         _ => plan.renames(),
     };
-    match wanted && is_free && !is_alone(walker, subject) {
-        true => has_known_names(subject),
-        false => Ok(wanted && is_free),
-    }
+    let may = wanted && is_free && !is_tag_of_cache(walker, subject);
+    if may && !is_alone(walker, subject) { has_known_names(subject) } else { Ok(may) }
+}
+
+/// Whether it marks the directory that it is in as a cache, which stays.
+fn is_tag_of_cache(walker: &Walker<'_>, subject: &Subject<'_>) -> bool {
+    walker.worker.cx.wanted().excludes_caches()
+        && !subject.is_operand()
+        && subject.inode.kind == Kind::Regular
+        // Nothing else of a cache is met.
+        && subject.source.dir().is_ok_and(|dir| tagged_cache(dir).is_some())
 }
 
 /// Whether nothing else goes into the directory of its new name in this run.

@@ -77,7 +77,7 @@ pub const FLAGS: &[Flag] = &[
         long: "exclude-caches",
         help: "leave out what is in directories that CACHEDIR.TAG marks",
         details: "A directory is a cache if it has a regular file of this name that begins with the signature of the \
-                  Cache Directory Tagging Specification. haul copies the directory and the tag, nothing else of it. It \
+                  Cache Directory Tagging Specification. haul copies the directory and the tag, nothing else of it; with --move the source keeps both. It \
                   does not go with --list: give it to the command with --list-out.",
         effect: Switch(|draft| draft.choice.exclude_caches = true),
         modes: &[Mode::Compare],

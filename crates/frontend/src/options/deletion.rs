@@ -23,8 +23,7 @@ pub const FLAGS: &[Flag] = &[
                   haul removes nothing from its copy, and that is an error. It needs -r, and a DEST that means one \
                   thing: -T, -t, or a slash at its end. haul looks through each directory when its contents are \
                   copied; with --atomic, and with options that imply it, through all of them when everything is \
-                  copied, and only if nothing failed: a run that is interrupted before that has removed nothing but \
-                  what was in the way of something of another type. \
+                  copied, and only if nothing failed: a run that is interrupted before that has removed nothing. \
                   After an error of the copy it removes nothing more. Of a directory that is named with -t haul \
                   removes nothing but what is in the copies there. It removes nothing from the copy of a directory \
                   that it could not read, nothing on a filesystem where upper and lower case may be alike, which is \
@@ -32,7 +31,7 @@ pub const FLAGS: &[Flag] = &[
                   --exclude or --exclude-caches excludes. What --max-size, --min-size and --newer-than leave out \
                   stays as long as the source has it. Where a directory of the source and a file of the copy have \
                   one name, or the other way round, haul removes what is in the way with all that is in it, once it \
-                  has opened the source; with --atomic that is an error. A symbolic \
+                  has opened the source; with --atomic, and with options that imply it, that is an error. A symbolic \
                   link, FIFO or device that stands where a file goes is replaced, not written to. With -x it removes \
                   nothing from mounted directories of the copy. -v names what is removed, and --dry-run what would be. It does not go with \
                   several SOURCEs, -L, --move, --files-from, --list, --list-out, --shard, --parents, --backup, \

@@ -133,7 +133,8 @@ pub const FLAGS: &[Flag] = &[
         help: "write nothing; say what would be done about each entry, and why",
         details: "haul looks at source and destination as the copy does, and prints a line for each entry on standard \
                   output: copy, replace, link, symlink, rename, clone tree, make directory, set attributes, delete, delete directory, skip, or ask \
-                  with -i, which asks nobody here. What --move would copy it would then remove. Where something stands at the destination, the line gives the reason: older, size differs, and so \
+                  with -i, which asks nobody here. With --move the sources of what is copied, or found the same, would go then; those of what is skipped \
+                  as existing or not older stay. Where something stands at the destination, the line gives the reason: older, size differs, and so \
                   on. The last line has the totals. What the copy would refuse is an error, and so is what the user \
                   may not read or write; other errors are not foreseen, nor that something cannot be removed. The exit status is 1 if there is an error. \
                   With -v haul also names directories that it would only enter. It does not say which attributes of \
