@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use haul_sys::inode::DeviceNumber;
+use haul_sys::mountinfo::mounts;
 
 /// The table of the calling thread.
 ///
@@ -26,82 +28,43 @@ pub fn path_of(dir: BorrowedFd<'_>) -> Option<OsString> {
 /// it may.
 pub fn may_meet(table: &[u8], [source, dest]: [Option<OsString>; 2]) -> bool {
     let (Some(source), Some(dest)) = (source, dest) else { return true };
-    let (source, dest) = (escaped(source.as_bytes()), escaped(dest.as_bytes()));
-    let place = |path: &[u8]| shown_at(table, path);
-    let (Some((of_source, from)), Some((device, to))) = (place(&source), place(&dest)) else { return true };
-    let show_each_other = of_source == device && from != to && (is_below(&from, &to) || is_below(&to, &from));
+    let (source, dest) = (Path::new(&source), Path::new(&dest));
+    let place = |path: &Path| shown_at(table, path);
+    let (Some((of_source, from)), Some((device, to))) = (place(source), place(dest)) else { return true };
+    let show_each_other = of_source == device && from != to && (from.starts_with(&to) || to.starts_with(&from));
     show_each_other
-        || mounts_of(table).any(|mount| {
-            let below = |top: &[u8]| mount.point != top && is_below(mount.point, top);
-            below(&dest) || (below(&source) && mount.device == device)
+        || mounts(table).any(|mount| {
+            let below = |top: &Path| mount.point != top && mount.point.starts_with(top);
+            below(dest) || (below(source) && mount.device == device)
         })
 }
 
 /// Whether something is mounted below a directory. Where its path is not known, there may be.
 pub fn has_mounts_below(table: &[u8], dir: Option<OsString>) -> bool {
     let Some(dir) = dir else { return true };
-    let dir = escaped(dir.as_bytes());
-    mounts_of(table).any(|mount| mount.point != dir && is_below(mount.point, &dir))
+    let dir = Path::new(&dir);
+    mounts(table).any(|mount| mount.point != dir && mount.point.starts_with(dir))
 }
 
 /// Whether mounts show the same directory at two places that are both this one or below it, as bind mounts may. What a mount hides
 /// counts as shown.
 pub fn show_twice(table: &[u8], dir: &Path) -> bool {
-    let dir = escaped(dir.as_os_str().as_bytes());
-    let below = mounts_of(table).filter(|mount| mount.point != dir && is_below(mount.point, &dir));
-    let below = below.map(|mount| (mount.device, mount.root.to_vec()));
-    let shown: Vec<_> = shown_at(table, &dir).into_iter().chain(below).collect();
-    let same = |(device, root): &(&[u8], Vec<u8>), (other, its): &(&[u8], Vec<u8>)| {
-        device == other && (is_below(root, its) || is_below(its, root))
+    let below = mounts(table).filter(|mount| mount.point != dir && mount.point.starts_with(dir));
+    let below = below.map(|mount| (mount.device, mount.root));
+    let shown: Vec<(DeviceNumber, PathBuf)> = shown_at(table, dir).into_iter().chain(below).collect();
+    let same = |(device, root): &(DeviceNumber, PathBuf), (other, its): &(DeviceNumber, PathBuf)| {
+        device == other && (root.starts_with(its) || its.starts_with(root))
     };
     shown.iter().enumerate().any(|(before, one)| shown[..before].iter().any(|other| same(one, other)))
 }
 
-/// Which directory of which filesystem a path is, as the table has paths.
-fn shown_at<'t>(table: &'t [u8], path: &[u8]) -> Option<(&'t [u8], Vec<u8>)> {
+/// Which directory of which filesystem a path is.
+fn shown_at(table: &[u8], path: &Path) -> Option<(DeviceNumber, PathBuf)> {
     // A later mount hides an earlier one of the same place.
-    let mount = mounts_of(table).filter(|mount| is_below(path, mount.point)).max_by_key(|mount| mount.point.len())?;
-    let rest = path.strip_prefix(mount.point)?;
-    let slash: &[u8] = if rest.is_empty() || rest[0] == b'/' { b"" } else { b"/" };
-    let root = mount.root.strip_suffix(b"/").unwrap_or(mount.root);
-    Some((mount.device, [root, slash, rest].concat()))
-}
-
-fn mounts_of(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
-    table.split(|byte| *byte == b'\n').filter_map(Mount::of)
-}
-
-/// A line of the table.
-struct Mount<'a> {
-    /// `MAJOR:MINOR`.
-    device: &'a [u8],
-    /// The directory of the filesystem that is mounted.
-    root: &'a [u8],
-    point: &'a [u8],
-}
-
-impl Mount<'_> {
-    fn of(line: &[u8]) -> Option<Mount<'_>> {
-        let mut fields = line.split(|byte| *byte == b' ').skip(2);
-        Some(Mount { device: fields.next()?, root: fields.next()?, point: fields.next()? })
-    }
-}
-
-/// Whether a path is this directory or below it.
-fn is_below(path: &[u8], top: &[u8]) -> bool {
-    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || top == b"/")
-}
-
-/// As the table has a path.
-fn escaped(path: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(path.len());
-    for byte in path {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
-            byte => escaped.push(*byte),
-        }
-    }
-    escaped
+    let above = mounts(table).filter(|mount| path.starts_with(&mount.point));
+    let mount = above.max_by_key(|mount| mount.point.as_os_str().len())?;
+    let rest = path.strip_prefix(&mount.point).ok()?;
+    Some((mount.device, mount.root.join(rest)))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use haul_sys::in_use::{is_locked, is_open_for_writing};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
+use haul_sys::mountinfo::mounts;
 
 use super::layers::{Search, loop_device_of};
 use super::processes;
@@ -133,21 +134,15 @@ fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, Pa
     std::iter::once((node, dir)).chain(parts).collect()
 }
 
-/// Where a device is mounted. The device of a line is its third field; btrfs has made-up numbers there, so the name of
-/// the device, behind the dash, counts too.
+/// Where a device is mounted. btrfs has made-up device numbers in the table, so the name of the device counts too.
 fn mounted_on(node: DeviceNumber, system: &System) -> Option<PathBuf> {
-    let table = fs::read_to_string(system.proc.join("thread-self/mountinfo")).ok()?;
-    table.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let number = device_number(fields.nth(2)?)?;
-        let mount_point = fields.nth(1)?;
-        let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1)).filter(|s| s.starts_with('/'));
-        let is_source = || {
-            let inode = source.and_then(|source| Inode::at_following(CWD, source.as_ref()).ok());
-            inode.is_some_and(|inode| inode.kind == Kind::BlockDevice && inode.node == node)
-        };
-        (number == node || is_source()).then(|| PathBuf::from(mount_point))
-    })
+    let table = fs::read(system.proc.join("thread-self/mountinfo")).ok()?;
+    let is_source = |source: &Path| {
+        let inode = source.is_absolute().then(|| Inode::at_following(CWD, source.as_os_str()).ok()).flatten();
+        inode.is_some_and(|inode| inode.kind == Kind::BlockDevice && inode.node == node)
+    };
+    let found = mounts(&table).find(|mount| mount.device == node || is_source(Path::new(&mount.source)));
+    found.map(|mount| mount.point)
 }
 
 fn first_entry(dir: &Path) -> Option<String> {
@@ -171,10 +166,9 @@ fn listed_lock(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<S
 /// The device number that the filesystem of an open file has inside the kernel; on btrfs it is not that of stat.
 fn filesystem_of(file: BorrowedFd<'_>, system: &System) -> Option<DeviceNumber> {
     let info = fs::read_to_string(system.proc.join(format!("thread-self/fdinfo/{}", file.as_raw_fd()))).ok()?;
-    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
-    let table = fs::read_to_string(system.proc.join("thread-self/mountinfo")).ok()?;
-    let mut line = table.lines().map(|line| line.split(' ')).find(|line| line.clone().next() == Some(mount))?;
-    device_number(line.nth(2)?)
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse::<u64>().ok()?;
+    let table = fs::read(system.proc.join("thread-self/mountinfo")).ok()?;
+    mounts(&table).find(|mount| mount.id == id).map(|mount| mount.device)
 }
 
 /// VMware Workstation and Fusion make directories `*.lck` beside a disk or a machine that is in use, ESXi files `.lck-*`

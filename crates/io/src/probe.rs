@@ -16,7 +16,7 @@ use haul_sys::rustix::param::page_size;
 use parking_lot::Mutex;
 
 pub use self::disk::{Disk, disk};
-pub use self::place::{Mount, mount, place, place_of};
+pub use self::place::{mount, place, place_of};
 
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
 

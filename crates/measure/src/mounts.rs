@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use haul_sys::mountinfo;
+
 /// What of a mounted filesystem the kernel's table tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
@@ -22,27 +24,21 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// One line of mountinfo.
-    fn parse(line: &str) -> Option<Mount> {
-        let (front, back) = line.split_once(" - ")?;
-        let mut front = front.split(' ').skip(2);
-        let (device, root, point, own) = (front.next()?, front.next()?, front.next()?, front.next()?);
-        let mut back = back.split(' ');
-        let (filesystem, source, whole) = (back.next()?, back.next()?, back.next().unwrap_or_default());
+    fn of_table(mount: mountinfo::Mount) -> Mount {
         let mut options: Vec<&str> = Vec::new();
-        for option in own.split(',').chain(whole.split(',')) {
+        for option in mount.options.split(',').chain(mount.filesystem_options.split(',')) {
             if !option.is_empty() && !options.contains(&option) {
                 options.push(option);
             }
         }
-        Some(Mount {
-            device: device.to_owned(),
-            root: unescaped(root),
-            point: PathBuf::from(unescaped(point)),
-            filesystem: filesystem.to_owned(),
-            source: unescaped(source),
+        Mount {
+            device: format!("{}:{}", mount.device.major, mount.device.minor),
+            root: mount.root.to_string_lossy().into_owned(),
+            point: mount.point,
+            filesystem: mount.filesystem,
+            source: mount.source.to_string_lossy().into_owned(),
             options: options.join(","),
-        })
+        }
     }
 
     /// The one that a path is on: of those with its device number, `major:minor`, the one that is mounted deepest above it.
@@ -53,11 +49,11 @@ impl Mount {
 
 /// Everything that is mounted, in the order of the mounting. Mounts may be a thread's own.
 pub fn all() -> io::Result<Vec<Mount>> {
-    Ok(parse(&fs::read_to_string("/proc/thread-self/mountinfo")?))
+    Ok(parse(&fs::read("/proc/thread-self/mountinfo")?))
 }
 
-fn parse(table: &str) -> Vec<Mount> {
-    table.lines().filter_map(Mount::parse).collect()
+fn parse(table: &[u8]) -> Vec<Mount> {
+    mountinfo::mounts(table).map(Mount::of_table).collect()
 }
 
 fn find(path: &Path, device: &str, mounts: Vec<Mount>) -> Option<Mount> {
@@ -85,12 +81,6 @@ pub fn loops() -> Vec<(PathBuf, PathBuf)> {
     devices.filter_map(|entry| in_use(entry.ok()?.file_name())).collect()
 }
 
-/// Blanks and the like are octal in mountinfo.
-pub(crate) fn unescaped(text: &str) -> String {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_path_is_on_the_deepest_mount_above_it() {
-        let of = |path: &str, device: &str| find(Path::new(path), device, parse(TABLE)).unwrap();
+        let of = |path: &str, device: &str| find(Path::new(path), device, parse(TABLE.as_bytes())).unwrap();
         assert_eq!(of("/home/x", "254:0").filesystem, "ext4");
         assert_eq!(of("/home/x", "254:0").options, "rw,relatime,discard");
         assert_eq!(of("/tmp/x", "0:25").filesystem, "tmpfs");
@@ -112,10 +102,5 @@ mod tests {
         assert_eq!((escaped.source.as_str(), escaped.root.as_str()), ("/dev/loop1", "/sub"));
         // A device number that no mount has: the last one is on top.
         assert_eq!(of("/mnt/a b/c", "0:99").filesystem, "ext2");
-    }
-
-    #[test]
-    fn names_in_mountinfo_are_unescaped() {
-        assert_eq!(unescaped("/a\\040b\\134c"), "/a b\\c");
     }
 }

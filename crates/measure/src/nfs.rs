@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::mounts::{Mount, unescaped};
+use haul_sys::mountinfo::unescaped;
+
+use crate::mounts::Mount;
 
 /// What is counted: operations, and the bytes of all requests and answers.
 pub const COUNTERS: [&str; 7] = ["COPY", "CLONE", "READ", "WRITE", "other", "sent", "received"];
@@ -16,7 +18,7 @@ pub fn counters(directory: &Path) -> Option<BTreeMap<&'static str, f64>> {
 }
 
 fn parse(table: &str, point: &Path) -> Option<BTreeMap<&'static str, f64>> {
-    let is_it = |part: &&str| part.split(' ').nth(3).is_some_and(|at| Path::new(&unescaped(at)) == point);
+    let is_it = |part: &&str| part.split(' ').nth(3).is_some_and(|at| Path::new(&unescaped(at.as_bytes())) == point);
     // The last one that was mounted there hides the others.
     let operations = table.split("device ").filter(is_it).last()?.split_once("per-op statistics")?.1;
     let mut counters = BTreeMap::from(COUNTERS.map(|name| (name, 0.0)));

@@ -23,6 +23,7 @@ pub mod locale;
 pub mod loops;
 pub mod map;
 pub mod memory;
+pub mod mountinfo;
 pub mod object;
 pub mod page_cache;
 pub mod priority;

@@ -12,6 +12,7 @@ use haul_measure::storage::Storage;
 use haul_measure::words;
 use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::Inode;
+use haul_sys::mountinfo::Mount;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
@@ -36,7 +37,7 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
     let own = own.map_err(|errno| failed(errno.into()))?;
     fs::remove_file(&path).map_err(failed)?;
     let mount = probe::mount(file.as_fd());
-    let known = |of: fn(&probe::Mount) -> String| mount.as_ref().map_or_else(|| "unknown".to_owned(), of);
+    let known = |of: fn(&Mount) -> String| mount.as_ref().map_or_else(|| "unknown".to_owned(), of);
     let share = |blocks: u64| words::bytes(blocks.saturating_mul(whole.f_frsize));
     let place = probe::place(file.as_fd());
     let id = place.as_ref().map_or("is not unique", |place| &place.id);
@@ -50,8 +51,16 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
     };
     Ok(vec![
         fact("type", known(|mount| mount.filesystem.clone()), format!("0x{magic:x} by statfs")),
-        fact("mounted", known(|mount| mount.source.clone()), known(|mount| format!("on {}", mount.point.display()))),
-        fact("options", known(|mount| mount.options.clone()), "/proc/self/mountinfo"),
+        fact(
+            "mounted",
+            known(|mount| mount.source.display().to_string()),
+            known(|mount| format!("on {}", mount.point.display())),
+        ),
+        fact(
+            "options",
+            known(|mount| format!("{},{}", mount.options, mount.filesystem_options)),
+            "/proc/self/mountinfo",
+        ),
         fact("identity", id, "what a profile knows this storage by, with its type and disk"),
         fact("size", share(whole.f_blocks), free),
         fact("inodes", whole.f_files.to_string(), format!("{} free; 0 where there is no limit", whole.f_ffree)),
