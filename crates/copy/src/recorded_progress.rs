@@ -248,8 +248,8 @@ impl EarlierRuns {
 /// What tells this command from others, with copies in this directory.
 fn command_in(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> Result<Fingerprint, Error> {
     let here = if shown.is_empty() { OsStr::new(".") } else { shown };
-    let holder = Inode::of(dir).map_err(|errno| Error::new(What::NoJournal, here).errno(errno))?;
-    Ok(command(plan, last, &holder))
+    let command = Inode::of(dir).and_then(|holder| command(plan, last, &holder));
+    command.map_err(|errno| Error::new(What::NoJournal, here).errno(errno))
 }
 
 fn troubled(path: &Path, trouble: Trouble) -> Error {

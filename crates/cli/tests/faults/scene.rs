@@ -65,8 +65,12 @@ impl Scene {
 
     /// What a run with `--resume` leaves for the next one is there.
     pub fn has_journal(&self) -> bool {
-        let entries = fs::read_dir(&self.dir).expect("it can be read");
-        entries.map(|entry| entry.expect("it can be read").file_name()).any(|name| is_journal(name.as_encoded_bytes()))
+        self.journals().next().is_some()
+    }
+
+    fn journals(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(&self.dir).expect("it can be read").map(|entry| entry.expect("it can be read"));
+        entries.filter(|entry| is_journal(entry.file_name().as_encoded_bytes())).map(|entry| entry.path())
     }
 
     /// Puts the destination back to what it was before a copy, and the source if it was moved.
@@ -86,6 +90,8 @@ impl Scene {
         if self.onto_old {
             build_old(&dest);
         }
+        // What a case was wrong about is not that of the next one.
+        self.journals().for_each(|path| fs::remove_file(path).expect("a journal can be removed"));
     }
 
     /// All that can be seen, but for what a copy need not keep: how many blocks there are, and when they were read.

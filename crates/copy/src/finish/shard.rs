@@ -56,8 +56,8 @@ pub(crate) fn begin_shard(worker: &mut Worker<'_>, dir: BorrowedFd<'_>, last: &O
         return true;
     };
     let here = if shown.is_empty() { OsStr::new(".") } else { shown };
-    let Ok(holder) = worker.report.check(Inode::of(dir), What::NoShardState, here) else { return false };
-    let command = job(cx.plan, last, &holder);
+    let command = Inode::of(dir).and_then(|holder| job(cx.plan, last, &holder));
+    let Ok(command) = worker.report.check(command, What::NoShardState, here) else { return false };
     let path = crate::walk::joined(shown, &state::name(&command));
     let roots = roots(cx.plan, last);
     let claim = Claim { command: &command, shard: *shard, split: split.digest(), job: &cx.plan.job, roots: &roots };

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::CWD;
 
@@ -23,11 +24,16 @@ const VERSION: &str = "haul command 5";
 
 /// The same for two commands whose copies are the same: how fast they go does not matter. `last` is the name of the copy in
 /// the directory `holder`, or empty for copies into that.
-pub(crate) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
+///
+/// # Errors
+/// The working directory, which sources are relative to, cannot be looked at: then it may be another command.
+pub(crate) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Result<Fingerprint, Errno> {
     let relative = plan.sources.iter().any(|source| source.as_bytes().first() != Some(&b'/'));
-    let here = if relative { Inode::at(CWD, OsStr::new(".")).ok() } else { None };
-    let here = here.map_or([0; 16], |here| Fingerprint::of_file(&here).to_bytes());
-    Fingerprint::of_command(&[serialised(plan, last).as_bytes(), &here], holder)
+    let here = match relative {
+        true => Fingerprint::of_file(&Inode::at(CWD, OsStr::new("."))?).to_bytes(),
+        false => [0; 16],
+    };
+    Ok(Fingerprint::of_command(&[serialised(plan, last).as_bytes(), &here], holder))
 }
 
 /// Everything that a copy depends on but for where it is: see [`command`].

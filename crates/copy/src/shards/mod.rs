@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use parking_lot::Mutex;
 
@@ -86,7 +87,10 @@ impl Shards {
 }
 
 /// The command, whichever shard it is, and however certain and quick it is.
-pub(crate) fn job(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
+///
+/// # Errors
+/// As of [`command`].
+pub(crate) fn job(plan: &Plan, last: &OsStr, holder: &Inode) -> Result<Fingerprint, Errno> {
     let plan = Plan {
         shard: Shard::new(1, 1),
         job: Job::Recorded,
@@ -150,8 +154,8 @@ pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
     };
     let holder = holder_of(&destination).map_err(|errno| Error::new(what, destination.path()).errno(errno));
     let (holder, last, shown) = holder?;
-    let inode = Inode::of(holder.as_fd()).map_err(|errno| Error::new(What::CannotAccess, &shown).errno(errno))?;
-    let command = job(plan, &last, &inode);
+    let command = Inode::of(holder.as_fd()).and_then(|inode| job(plan, &last, &inode));
+    let command = command.map_err(|errno| Error::new(What::CannotAccess, &shown).errno(errno))?;
     let record = crate::walk::joined(&shown, &state::name(&command));
     match state::look(holder.as_fd(), &command) {
         Ok(None) => Ok(None),
