@@ -576,3 +576,17 @@ fn what_is_newer_keeps_its_contents_though_its_source_has_another_name() {
     let now = |name: &str| fs::read_to_string(at(name)).expect("it is there");
     assert_eq!(["dest/a", "dest/b", "source/a", "source/b"].map(now), ["newer a", "newer b", "old", "old"]);
 }
+
+#[test]
+fn a_source_that_went_through_a_link_with_a_slash_goes() {
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["source", "behind"] {
+        fs::create_dir(at(name)).expect("a directory");
+    }
+    fs::write(at("source/file"), "text").expect("a file");
+    symlink("behind", at("link")).expect("a link");
+    succeeded(&haul(dir.path(), &["--move", "-T", "source", "link/"]));
+    assert_eq!(fs::read_to_string(at("behind/file")).expect("it was moved"), "text");
+    assert!(!at("source").exists() && fs::read_link(at("link")).is_ok());
+}

@@ -226,10 +226,9 @@ impl Removal<'_, '_> {
         if !self.worker.cx.wanted().entry(&inode) || !self.are_two_directories(source, copy) {
             return;
         }
-        let copy = copy.beside(last_component(copy.name), copy.path);
-        // One source alone cannot be taken for another.
+        // One source alone cannot be taken for another. A slash behind a name leads through a link, as when it was copied.
         let is_named = self.worker.cx.plan.sources.len() == 1
-            || copy.dir().is_ok_and(|dir| (self.read_names)(dir).have(copy.name));
+            || copy.dir().is_ok_and(|dir| (self.read_names)(dir).have(last_component(copy.name)));
         if let Fate::Entered(pair) = self.remove((source, &inode), (copy, is_named), None) {
             let overlaps = pair.sides.as_ref().is_none_or(|[source, copy]| are_within(source.as_fd(), copy.as_fd()));
             match overlaps {
