@@ -95,8 +95,9 @@ fn differences(call: &Call, done: &Outcome) -> Vec<Difference> {
         // As mv does, who may not give files away keeps what is moved to another filesystem.
         let owner = (call.user == 0).then_some((item.uid, item.gid, item.mode & 0o6000));
         let mut xattrs = item.xattrs.clone();
-        // Where XFS keeps what it shows as ACLs, too.
-        xattrs.retain(|name, _| !name.starts_with(b"trusted.SGI_ACL_"));
+        // Only root is shown the trusted ones; XFS keeps there what it shows as ACLs, too.
+        let hidden: &[u8] = if call.user == 0 { b"trusted.SGI_ACL_" } else { b"trusted." };
+        xattrs.retain(|name, _| !name.starts_with(hidden));
         (owner, item.mode & 0o1777, item.mtime, xattrs)
     };
     for (path, before) in &done.before {
