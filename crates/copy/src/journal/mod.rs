@@ -65,7 +65,7 @@ impl From<Errno> for Trouble {
 }
 
 /// Tells every promise that is in a journal of this command in a directory, if there is one; nothing is written, and nobody is
-/// kept out. True if there is any.
+/// kept out.
 ///
 /// # Errors
 /// Why it cannot be used.
@@ -74,17 +74,17 @@ pub(crate) fn look(
     name: &OsStr,
     command: &Fingerprint,
     each: &mut dyn FnMut(Record) -> Result<(), Errno>,
-) -> Result<bool, Trouble> {
+) -> Result<(), Trouble> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(()),
         Err(Errno::LOOP) => return Err(Trouble::Foreign),
         opened => File::from(opened?),
     };
     if !is_own(&Inode::of(file.as_fd())?) {
         return Err(Trouble::Foreign);
     }
-    Ok(read(&mut &file, command, each).map_err(errno_of)? > 0)
+    read(&mut &file, command, each).map(drop).map_err(|error| errno_of(error).into())
 }
 
 impl Journal {

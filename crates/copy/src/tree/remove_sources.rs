@@ -13,6 +13,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -204,12 +205,14 @@ impl Removal<'_, '_> {
         if seen == Some(None) {
             return;
         }
+        if matches!(last_component(source.name).as_bytes(), b"" | b"." | b"..") {
+            // A directory without a name: that it stays was reported when it was to be moved.
+            return;
+        }
         let found =
             name_to_move(source).and_then(|name| Ok((name, source.beside(name, source.path).inode_now(false)?)));
         let (name, inode) = match found {
             Ok(found) => found,
-            // A directory without a name: that it stays was reported when it was to be moved.
-            Err(Errno::BUSY) => return,
             // That was reported when it was to be copied, or it was never there.
             Err(Errno::NOTDIR | Errno::NOENT) if seen.is_none() => return,
             // The way to it may have led through a source that has gone.

@@ -16,7 +16,7 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("FAT", "mkfs.vfat -F 32", "vfat"),
 ];
 
-/// Options of moves: by renaming and by copying, with one thread and several, and where FAT can keep all that is asked for.
+/// Options of moves: with one thread and several, and where FAT can keep all that is asked for.
 const MOVES: [&str; 4] = ["", "--jobs=4", "--no-preserve=all", "--no-preserve=all --durable=file"];
 
 /// Sources whose names are one name in the destination, and what stands there.
@@ -36,6 +36,9 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
             lab.check(&format!("{name}: moves into a directory there: {options}"), || {
                 place.moves("", "source/Name source/name source/Tree source/tree", "dest/", options)
             });
+        }
+        for options in ["", "--jobs=4", "--no-preserve=all"] {
+            lab.check(&format!("{name}: moves within it: {options}"), || place.moves_within(options));
         }
         lab.check(&format!("{name}: a move within it to another spelling"), || place.respelled());
         for options in ["", "--jobs=4", "--atomic"] {
@@ -106,6 +109,35 @@ impl Place {
         }
         if !moved.iter().any(|text| text.contains(" extra ")) {
             return Err(format!("the destination lacks what nothing replaced: {}", run.told()).into());
+        }
+        if !stays.is_empty() && !run.failed() {
+            return Err(format!("{} sources stay without an error: {}", stays.len(), run.told()).into());
+        }
+        Ok(Found::new(&run, format!("{} of {} moved, none lost", before.len() - stays.len(), before.len())))
+    }
+
+    /// Moves what has names that are alike out of two directories of the same filesystem into a third one: there it is renamed,
+    /// or replaced.
+    fn moves_within(&self, options: &str) -> Told {
+        self.laid()?;
+        let from = self.alike.join("from");
+        tool::run(&format!("rm -rf {}", from.display()))?;
+        for name in ["a/Name", "b/name", "a/Tree/inner", "b/tree/INNER", "b/tree/second", "a/alone"] {
+            let path = from.join(name);
+            let parent = path.parent().unwrap_or(&from);
+            let text = format!("the contents of {name} within");
+            fs::create_dir_all(parent).and_then(|()| fs::write(&path, text)).map_err(|error| error.to_string())?;
+        }
+        let before = contents(&from)?;
+        let sources =
+            ["a/Name", "b/name", "a/Tree", "b/tree", "a/alone"].map(|name| from.join(name).display().to_string());
+        let dest = self.alike.join("dest");
+        let run = haul::run(&format!("--move {options} {} {}/", sources.join(" "), dest.display()))?;
+        let [stays, moved] = [contents(&from)?, contents(&dest)?];
+        let lost: Vec<&String> =
+            before.iter().filter(|text| !stays.contains(*text) && !moved.contains(*text)).collect();
+        if !lost.is_empty() {
+            return Err(format!("lost: {lost:?}: {}", run.told()).into());
         }
         if !stays.is_empty() && !run.failed() {
             return Err(format!("{} sources stay without an error: {}", stays.len(), run.told()).into());
