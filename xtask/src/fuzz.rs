@@ -1,14 +1,17 @@
-//! `cargo xtask fuzz`: every parser of haul-guest, and the readers of journals and file lists, under libFuzzer, one
-//! after the other.
+//! `cargo xtask fuzz`: every parser of haul-guest, and the readers of journals and file lists, under libFuzzer, as many at
+//! once as there are cores.
 //!
 //! The programs are in `fuzz/`, a workspace of its own. They are built by plain cargo with the flags that cargo-fuzz would give it;
 //! `cargo fuzz run` works there too, with `HAUL_SEEDS` set to `target/fuzz/seeds`. There is no sanitizer, since the parsers
 //! forbid unsafe code; overflows and debug assertions are checked.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
 
 use crate::shell::{self, Result};
 
@@ -40,21 +43,37 @@ pub fn run(args: &[String]) -> Result {
         return Err(format!("no target {unknown:?}; there are: {}", known.join(" ")));
     }
     let programs = build(&place, names)?;
-    let mut crashed = Vec::new();
     println!(
-        "{:<12} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6}  crashes",
-        "target", "runs", "seconds", "cpu s", "runs/s", "coverage", "seeds'", "corpus", "MiB"
+        "{:<12} {:>10} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6}  crashes",
+        "target", "runs", "seconds", "runs/s", "coverage", "seeds'", "corpus", "MiB"
     );
-    for (name, count) in all.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
-        if *count == 0 && !WITHOUT_SEEDS.contains(&name.as_str()) {
-            println!("{name:<12} no seeds can be made here");
-            continue;
-        }
-        if !one(name, &programs.join(name), &place, *count, seconds)? {
-            crashed.push(name.as_str());
-        }
-    }
+    all.retain(|(name, _)| names.is_empty() || names.contains(name));
+    let crashed = side_by_side(&all, |name, count| one(name, &programs.join(name), &place, count, seconds))?;
     if crashed.is_empty() { Ok(()) } else { Err(format!("crashed: {}", crashed.join(", "))) }
+}
+
+/// Runs as many of the targets at once as there are cores; the names of those that crashed, in their order.
+fn side_by_side(targets: &[(String, u8)], run: impl Fn(&str, u8) -> Result<bool> + Sync) -> Result<Vec<&str>> {
+    let waiting = Mutex::new(targets.iter());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let one_after_another = || {
+        let mut crashed = Vec::new();
+        while let Some((name, count)) = next() {
+            if *count == 0 && !WITHOUT_SEEDS.contains(&name.as_str()) {
+                println!("{name:<12} no seeds can be made here");
+            } else if !run(name, *count)? {
+                crashed.push(name.as_str());
+            }
+        }
+        Ok(crashed)
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(targets.len().max(1));
+    let ended = thread::scope(|scope| {
+        let hands: Vec<_> = (0..cores).map(|_| scope.spawn(one_after_another)).collect();
+        hands.into_iter().map(|hand| hand.join().unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
+    });
+    let crashed = ended.into_iter().collect::<Result<Vec<Vec<&str>>>>()?.concat();
+    Ok(targets.iter().map(|(name, _)| name.as_str()).filter(|name| crashed.contains(name)).collect())
 }
 
 /// The targets, and how many seeds there are of each. Those that are there stay, since inputs mean something only together
@@ -111,35 +130,24 @@ fn one(name: &str, program: &Path, place: &Path, count: u8, seconds: u64) -> Res
     fuzzer.arg(&corpus).args(LIMITS).arg(format!("-max_total_time={}", seconds)).arg("-print_final_stats=1");
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display())).env("HAUL_SEEDS", place.join("seeds"));
     fuzzer.stdin(Stdio::null()).stdout(Stdio::null());
-    let (cpu, start) = (cpu_of_children()?, Instant::now());
+    let start = Instant::now();
     let output = fuzzer.output().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
-    let (cpu, took) = (cpu_of_children()?.saturating_sub(cpu), start.elapsed());
+    let took = start.elapsed();
     let text = String::from_utf8_lossy(&output.stderr);
     fs::write(place.join(format!("{name}.log")), &output.stderr).map_err(failed)?;
     let seen = Seen::in_log(&text);
     let kept = fs::read_dir(&corpus).map_err(failed)?.count();
     let crashes = if output.status.success() { "none".to_owned() } else { format!("yes: {}", trouble(&text)) };
     println!(
-        "{name:<12} {:>10} {:>8.0} {:>8.0} {:>8} {:>9} {:>7} {kept:>7} {:>6}  {crashes}",
+        "{name:<12} {:>10} {:>8.0} {:>8} {:>9} {:>7} {kept:>7} {:>6}  {crashes}",
         seen.runs,
         took.as_secs_f64(),
-        cpu.as_secs_f64(),
         seen.speed,
         seen.coverage.1,
         seen.coverage.0,
         seen.memory
     );
     Ok(output.status.success())
-}
-
-/// The time that children which have ended took of the processors.
-fn cpu_of_children() -> Result<Duration> {
-    let text = fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
-    // After the name, which may have spaces; cutime and cstime are fields 16 and 17.
-    let fields = text.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').skip(13).take(2);
-    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-    let per_second = haul_sys::rustix::param::clock_ticks_per_second().max(1);
-    Ok(Duration::from_millis(ticks * 1000 / per_second))
 }
 
 /// What libFuzzer says of a run.
@@ -204,6 +212,21 @@ pub fn check() -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_target_runs_once_and_those_that_crash_are_named() {
+        let targets = ["a", "b", "none", "list", "c"].map(|name| (name.to_owned(), u8::from(name.len() == 1)));
+        let ran = Mutex::new(Vec::new());
+        let crashed = side_by_side(&targets, |name, _| {
+            ran.lock().unwrap().push(name.to_owned());
+            Ok(!["c", "a"].contains(&name))
+        });
+        assert_eq!(crashed, Ok(vec!["a", "c"]));
+        let mut ran = ran.into_inner().unwrap();
+        ran.sort();
+        assert_eq!(ran, ["a", "b", "c", "list"]);
+        assert_eq!(side_by_side(&targets, |_, _| Err("cannot run".into())), Err("cannot run".to_owned()));
+    }
 
     #[test]
     fn the_figures_of_a_run_are_read() {
