@@ -52,6 +52,9 @@ const fn task(
 
 const CLI: &str = "haul-cli";
 
+const QUICK_BENCH: &[&str] =
+    &["bench", "peers", "--runs", "1", "--scale", "0.01", "--only", "tree,newer", "--programs", "haul,cp"];
+
 /// The shortest first, so that most of the page is there soon.
 pub const PARTS: &[Part] = &[
     tests(
@@ -141,7 +144,7 @@ pub const PARTS: &[Part] = &[
         "damaged",
         &[("HAUL_MUTANTS", "2000")],
     ),
-    task("fuzzing", "The readers of journals, lists and images under libFuzzer.", &["fuzz", "900"], &["fuzz", "5"]),
+    task("fuzzing", "The readers of journals, lists and images under libFuzzer.", &["fuzz", "300"], &["fuzz", "5"]),
     task("sanitizers", "AddressSanitizer, and Miri where it can.", &["sanitize"], &["sanitize", "miri"]),
     task(
         "virtual machines",
@@ -151,10 +154,35 @@ pub const PARTS: &[Part] = &[
     ),
     task("packages", "What people install, in fresh roots, made twice.", &["dist", "--check"], &["dist", "--trial"]),
     task(
-        "benchmarks",
-        "haul against every other copier; every copy is compared.",
-        &["bench", "peers", "--runs", "5"],
-        &["bench", "peers", "--runs", "1", "--scale", "0.01", "--only", "tree,file", "--programs", "haul,cp"],
+        "first copies",
+        "Benchmarks where nothing stands at the destination; every copy is compared.",
+        &[
+            "bench",
+            "peers",
+            "--runs",
+            "5",
+            "--only",
+            "tree,tree-cold,archive,archive-cold,flat,file,file-cold,sparse,start",
+            "--programs",
+            "haul,cp,rsync",
+        ],
+        QUICK_BENCH,
+    ),
+    task(
+        "second copies",
+        "Benchmarks where the copy stands there already, and clones; every copy is compared.",
+        &[
+            "bench",
+            "peers",
+            "--runs",
+            "5",
+            "--only",
+            "overwrite,newer,newer-cold,changed,content,mirror,delete,\
+             clone-xfs,clone-btrfs,small-xfs-4k,small-xfs-16k,small-btrfs-4k,small-btrfs-16k",
+            "--programs",
+            "haul,cp,rsync",
+        ],
+        QUICK_BENCH,
     ),
 ];
 
