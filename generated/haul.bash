@@ -100,25 +100,26 @@ _haul_value() {
 
 _haul_options=(
     -R -r --recursive -P --no-dereference -L
-    --dereference -H --copy-contents --move -x --one-file-system
-    --parents --strip-trailing-slashes --exclude= --include= --exclude-from= --exclude-caches
-    --max-size= --min-size= --newer-than= --files-from= -0 --from0
-    --list-out= --list= --shard= --job= -t --target-directory=
-    -T --no-target-directory -f --force -i --interactive
-    -n --no-clobber -u --update --update= --remove-destination
-    -b --backup --backup= -S --suffix= --keep-directory-symlink
-    -l --link -s --symbolic-link --delete --delete=
-    --delete-excluded --max-delete= --mirror -a --archive -d
-    -p --preserve --preserve= --no-preserve= --attributes-only -Z
-    --context --context= --reflink --reflink= --clone-tree --clone-tree=
-    --sparse= --smart --smart= --punch --snapshot --engine=
-    --buffer-size= --cache= --writeback= --preallocate --preallocate= -j
-    --jobs= --profile= --readahead --readahead= --limit= --yield
-    --control= --priority= --durable --durable= --atomic --verify
-    --verify= --checksum= --digests= --if-changed= --resume -v
-    --verbose -q --quiet --debug --explain --progress
-    --progress= --stats --stats= --failures= --json --compare
-    --dry-run --fail-fast --keep-going --help --version
+    --dereference -H --copy-contents --skip-offline --open-noatime --move
+    -x --one-file-system --parents --strip-trailing-slashes --exclude= --include=
+    --exclude-from= --exclude-caches --max-size= --min-size= --newer-than= --files-from=
+    -0 --from0 --list-out= --list= --shard= --job=
+    -t --target-directory= -T --no-target-directory -f --force
+    -i --interactive -n --no-clobber -u --update
+    --update= --remove-destination -b --backup --backup= -S
+    --suffix= --keep-directory-symlink -l --link -s --symbolic-link
+    --delete --delete= --delete-excluded --max-delete= --mirror -a
+    --archive -d -p --preserve --preserve= --no-preserve=
+    --attributes-only -Z --context --context= --reflink --reflink=
+    --clone-tree --clone-tree= --sparse= --smart --smart= --punch
+    --snapshot --engine= --buffer-size= --cache= --writeback= --preallocate
+    --preallocate= -j --jobs= --profile= --readahead --readahead=
+    --limit= --yield --control= --priority= --durable --durable=
+    --atomic --verify --verify= --checksum= --digests= --if-changed=
+    --resume -v --verbose -q --quiet --debug
+    --explain --progress --progress= --stats --stats= --failures=
+    --json --compare --dry-run --fail-fast --keep-going --help
+    --version
 )
 
 _haul() {

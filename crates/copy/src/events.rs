@@ -159,6 +159,8 @@ pub enum Kept {
     Protected,
     /// The user said no.
     Declined,
+    /// The contents of the source are in an archive (`--skip-offline`). Nothing may stand there.
+    Offline,
 }
 
 /// What a copy would do about one entry, as a dry run has found out.
@@ -250,6 +252,8 @@ pub enum Reason {
     Exists,
     /// It stays: it is the source itself, under a name that may be its own.
     SameFile,
+    /// Nothing is copied: the contents of the source are in an archive (`--skip-offline`).
+    Offline,
 }
 
 impl Event<'_> {

@@ -64,7 +64,7 @@ pub use decide::Wanted;
 pub use front::{Conflict, Context, Copy, Failed, Prepared};
 pub use haul_fs::error::{Error, ErrorKind};
 pub(crate) use haul_fs::links;
-pub use haul_fs::{error, meta, walk};
+pub use haul_fs::{error, meta, offline, walk};
 pub use haul_io::control::Cancel;
 pub use haul_io::pace::{Limit, Pace};
 pub use run::Summary;

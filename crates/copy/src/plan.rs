@@ -28,6 +28,12 @@ pub struct Plan {
     pub dereference: Dereference,
     /// What a recursive copy makes of FIFOs, sockets and devices.
     pub special_files: SpecialFiles,
+    /// Files whose contents an archive has taken away are left out, rather than brought back (`--skip-offline`). See
+    /// [`OfflineFiles`](crate::offline::OfflineFiles) for who says so.
+    pub skip_offline: bool,
+    /// Reading leaves the times of access of sources as they are, where the kernel lets the caller have that: of what is its own,
+    /// and to root (`O_NOATIME` of open(2)).
+    pub open_noatime: bool,
     /// Make links to the source instead of copies of it.
     pub link: LinkMode,
     /// Create the attributes but move no data.
@@ -123,7 +129,7 @@ impl Plan {
 
     /// The same of a directory with all that is in it.
     pub(crate) fn renames_trees(&self) -> bool {
-        self.renames() && self.filter.is_none() && !self.one_file_system
+        self.renames() && self.filter.is_none() && !self.one_file_system && !self.skip_offline
     }
 
     /// Whether what is written is on its device before the run ends.
@@ -274,6 +280,8 @@ impl Default for Plan {
             recursive: false,
             dereference: Dereference::Always,
             special_files: SpecialFiles::Nodes,
+            skip_offline: false,
+            open_noatime: false,
             link: LinkMode::Copy,
             attributes_only: false,
             overwrite: Overwrite::Replace,

@@ -59,8 +59,10 @@ stats! {
         renamed,
         /// Sources that were removed after they were copied and compared.
         removed,
-        /// Sources passed over because of an option (`-n`, `-u`, `-i`).
+        /// Sources passed over because of an option (`-n`, `-u`, `-i`, `--skip-offline`).
         skipped,
+        /// Those of them whose contents are in an archive.
+        offline,
         /// Entries of the sources that a filter has excluded. What is in an excluded directory is not counted.
         excluded,
         /// Entries of the destination that were removed since the source does not have them, but directories.

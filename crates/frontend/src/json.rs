@@ -166,6 +166,7 @@ fn reason(why: Kept) -> &'static str {
         Kept::Finished => "finished",
         Kept::Protected => "exists",
         Kept::Declined => "declined",
+        Kept::Offline => "offline",
     }
 }
 
@@ -220,7 +221,7 @@ mod tests {
         let usage = Usage { user: Duration::ZERO, system: Duration::ZERO, peak_memory: 0 };
         let ended = Summary::default();
         let record = Record::new("haul".into(), &ended, None, &Pace::default(), usage, Duration::ZERO, 0);
-        let kept = [Kept::NotOlder, Kept::Same, Kept::Finished, Kept::Protected, Kept::Declined];
+        let kept = [Kept::NotOlder, Kept::Same, Kept::Finished, Kept::Protected, Kept::Declined, Kept::Offline];
         let mut events = vec![
             copying(Kind::Regular, Some(Reason::Older)),
             Event::Removed(at("b")),
@@ -283,6 +284,7 @@ mod tests {
             Reason::Finished,
             Reason::Exists,
             Reason::SameFile,
+            Reason::Offline,
         ];
         let of = |action, reason| {
             let (backup, other_name) = (Some(at("b~")), Some(at("c")));

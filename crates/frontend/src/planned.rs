@@ -87,6 +87,7 @@ pub(crate) fn reason_words(reason: Reason) -> Option<&'static str> {
         Reason::Finished => "finished",
         Reason::Exists => "exists",
         Reason::SameFile => "same file",
+        Reason::Offline => "offline",
         // That something is replaced is said already.
         _ => return None,
     })

@@ -351,6 +351,7 @@ impl Observer for Report {
                 let why: &[u8] = match why {
                     Kept::Same => b" (same)",
                     Kept::Finished => b" (finished by an earlier run)",
+                    Kept::Offline => b" (offline)",
                     Kept::NotOlder | Kept::Protected | Kept::Declined => b"",
                 };
                 self.line(&[b"skipped ", &self.quoter.path(path)[..], why].concat());

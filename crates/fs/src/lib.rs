@@ -6,6 +6,7 @@
 //!   [`preserve`] says which of them.
 //! * [`links`] is the table of what was made for which source; it spills to a file that has no name.
 //! * [`mounts`] tells what mounts show of directories, and where.
+//! * [`offline`] tells which files an archive has taken away.
 //! * [`temporary`] makes names for files that are not whole.
 //! * [`error`] is the one error type: what failed, on which path, what the kernel said.
 //!
@@ -19,6 +20,7 @@ pub mod error;
 pub mod links;
 pub mod meta;
 pub mod mounts;
+pub mod offline;
 pub mod preserve;
 pub mod temporary;
 pub mod walk;

@@ -189,7 +189,8 @@ pub trait Kernel: Debug + Send + Sync {
 
     /// Opens the same file once more for reading, past the page cache if `direct`. Errors as above.
     fn reopen_to_read(&self, fd: Fd<'_>, direct: bool) -> Result<OwnedFd, Errno> {
-        reopen(fd, if direct { OFlags::RDONLY | OFlags::DIRECT } else { OFlags::RDONLY })
+        let kept = rustix::fs::fcntl_getfl(fd)? & OFlags::NOATIME;
+        reopen(fd, kept | if direct { OFlags::RDONLY | OFlags::DIRECT } else { OFlags::RDONLY })
     }
 
     /// ftruncate(2).

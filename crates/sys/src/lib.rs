@@ -25,6 +25,7 @@ pub mod map;
 pub mod memory;
 pub mod mountinfo;
 pub mod object;
+pub mod offline;
 pub mod page_cache;
 pub mod priority;
 pub mod process_descriptor;

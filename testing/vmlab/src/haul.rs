@@ -81,6 +81,11 @@ impl Run {
         self.stats["engines"][engine]["files"].as_u64().unwrap_or_default() > 0
     }
 
+    /// How many files the statistics count under this name.
+    pub fn files(&self, name: &str) -> u64 {
+        self.stats["files"][name].as_u64().unwrap_or_default()
+    }
+
     /// How many bytes went one way: `shared`, `offloaded`, `written`, `holes`.
     pub fn bytes(&self, way: &str) -> u64 {
         self.stats["bytes"][way].as_u64().unwrap_or_default()

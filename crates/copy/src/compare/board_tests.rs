@@ -69,7 +69,7 @@ impl Scene {
     /// Lets a thread of this process compare what waits, until so much was said.
     fn work(&self, parts: usize) -> Vec<Said> {
         let (plan, xattrs) = (Plan::default(), XattrRules::default());
-        let rules = Rules { plan: &plan, xattrs: &xattrs, stop: &|| false };
+        let rules = Rules { plan: &plan, xattrs: &xattrs, stop: &|| false, offline: Arc::default() };
         let (board, answer, rules) = (&self.board, self.answer.clone(), &rules);
         let answers: Vec<Answer> = thread::scope(|scope| {
             scope.spawn(move || board.work(rules, answer));
@@ -200,7 +200,12 @@ fn a_thread_that_panics_says_so() {
     let scene = Scene::new();
     scene.board.put(scene.batch(&["a"]));
     let (plan, xattrs) = (Plan::default(), XattrRules::default());
-    let rules = Rules { plan: &plan, xattrs: &xattrs, stop: &|| panic!("as if it had met something that cannot be") };
+    let rules = Rules {
+        plan: &plan,
+        xattrs: &xattrs,
+        stop: &|| panic!("as if it had met something that cannot be"),
+        offline: Arc::default(),
+    };
     let ended = catch_unwind(AssertUnwindSafe(|| scene.board.work(&rules, scene.answer.clone())));
     assert!(ended.is_err() && matches!(scene.answers.try_recv(), Ok(Answer::Broken)));
 }

@@ -16,6 +16,7 @@ use haul_sys::rustix::fs::OFlags;
 
 use crate::error::{Error, What};
 use crate::meta::{Action, XattrRules, is_acl_name};
+use crate::offline::OfflineFiles;
 use crate::plan::{Dereference, LinkMode, ModeRule, Plan, Wish};
 use crate::walk::Spot;
 
@@ -27,6 +28,19 @@ pub(super) struct Rules<'a> {
     pub(super) plan: &'a Plan,
     pub(super) xattrs: &'a XattrRules,
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+    pub(super) offline: Arc<OfflineFiles>,
+}
+
+impl Rules<'_> {
+    /// Opens one side to read it, without a trace if the plan wants that.
+    pub(super) fn open(&self, spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if self.plan.open_noatime { spot.open_noatime(flags) } else { spot.open(flags, 0) }
+    }
+
+    /// Whether a source is not compared since its contents are in an archive.
+    pub(super) fn leave_out(&self, source: Spot<'_>, inode: &Inode, follow: bool) -> bool {
+        self.plan.skip_offline && self.offline.contain(source, inode, follow)
+    }
 }
 
 /// What became of one name.
@@ -84,7 +98,7 @@ pub(crate) fn are_alike(
     buffers: &mut Buffers,
 ) -> Result<bool, Error> {
     let plan = Plan { dereference: Dereference::Never, ..Plan::default() };
-    let rules = Rules { plan: &plan, xattrs: &XattrRules::default(), stop };
+    let rules = Rules { plan: &plan, xattrs: &XattrRules::default(), stop, offline: Arc::default() };
     let is_known = source.1.kind != Kind::Unknown;
     let Outcome { differences, problems, .. } = compare_both(&rules, source, copy, buffers);
     match problems.into_iter().next() {
@@ -192,7 +206,7 @@ impl Pair<'_> {
         let follow = self.rules.plan.dereference == Dereference::Always;
         let flags = OFlags::NONBLOCK | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let failed = |what| move |errno| Error::new(what, spot.path).errno(errno);
-        let file = spot.open(OFlags::RDONLY | flags, 0).map_err(failed(What::CannotOpen))?;
+        let file = self.rules.open(spot, OFlags::RDONLY | flags).map_err(failed(What::CannotOpen))?;
         let opened = Inode::of(file.as_fd()).map_err(failed(What::CannotFstat))?;
         if opened.is_same_file_as(&inode) { Ok(file) } else { Err(Error::new(What::ReplacedWhileCopied, spot.path)) }
     }

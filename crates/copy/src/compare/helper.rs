@@ -11,6 +11,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use haul_io::transfer::Buffers;
 use haul_sys::Errno;
@@ -34,7 +35,7 @@ pub struct Helper<'a> {
 impl<'a> Helper<'a> {
     /// With the plan of the comparison and what else its [`Session`](super::Session) has.
     pub fn new(plan: &'a Plan, xattrs: &'a XattrRules, stop: &'a (dyn Fn() -> bool + Sync)) -> Helper<'a> {
-        Helper { rules: Rules { plan, xattrs, stop }, buffers: Buffers::new() }
+        Helper { rules: Rules { plan, xattrs, stop, offline: Arc::default() }, buffers: Buffers::new() }
     }
 
     /// Compares the names that [`Board::take`](super::Board::take) gave. What it says is for

@@ -89,7 +89,7 @@ impl Work<'_> {
     /// Whether a copy would leave the name alone. What cannot be looked at is not excluded: it is reported.
     fn is_excluded(&self, (source, copy): (Spot<'_>, Spot<'_>)) -> bool {
         let plan = self.rules.plan;
-        if plan.filter.is_none() {
+        if plan.filter.is_none() && !plan.skip_offline {
             return false;
         }
         let follow = plan.dereference == Dereference::Always;
@@ -97,7 +97,10 @@ impl Work<'_> {
         if self.of_copy {
             return copy.inode_now(follow).is_ok_and(|found| !wanted.only_in_copy(found.kind, copy.name, path));
         }
-        source.inode_now(follow).is_ok_and(|inode| wanted.below(&inode, source.name, path).excluded)
+        let leaves = |inode: &Inode| {
+            wanted.below(inode, source.name, path).excluded || self.rules.leave_out(source, inode, follow)
+        };
+        source.inode_now(follow).is_ok_and(|inode| leaves(&inode))
     }
 
     /// Whether it is a name of the copy that the source has, too.
@@ -128,6 +131,7 @@ impl Work<'_> {
 mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
+    use std::sync::Arc;
 
     use haul_testbed::temp_dir;
 
@@ -145,7 +149,7 @@ mod tests {
         let (source, copy) = (File::open(dir.path().join("no directory")).unwrap(), File::open(dir.path()).unwrap());
         let device = Inode::of(copy.as_fd()).unwrap().id.device();
         let work = Work {
-            rules: &Rules { plan: &plan, xattrs: &xattrs, stop: &|| false },
+            rules: &Rules { plan: &plan, xattrs: &xattrs, stop: &|| false, offline: Arc::default() },
             source: (source.as_fd(), Path::new("source")),
             copy: (copy.as_fd(), Path::new("copy")),
             below: Path::new(""),

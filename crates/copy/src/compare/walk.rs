@@ -49,7 +49,7 @@ const MEMORY_OF_A_THREAD: u64 = 8 << 20;
 
 /// Compares every source with what a copy of it by this plan has made; of sources in the plan's list, what that names.
 pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
-    let rules = Rules { plan, xattrs: session.rules, stop: session.stop };
+    let rules = Rules { plan, xattrs: session.rules, stop: session.stop, offline: Arc::default() };
     let own = Board::new();
     let board = session.board.unwrap_or(&own);
     board.open();
@@ -227,12 +227,15 @@ impl Walk<'_> {
             return;
         }
         if let Some(error) =
-            inode.ok().and_then(|inode| Wanted::new(self.rules.plan, &[]).objection(&inode, source_path))
+            inode.as_ref().ok().and_then(|inode| Wanted::new(self.rules.plan, &[]).objection(inode, source_path))
         {
             self.later(error);
             return;
         }
-        let mut rules = Rules { plan: self.rules.plan, ..*self.rules };
+        if inode.as_ref().is_ok_and(|inode| self.rules.leave_out(source, inode, follow)) {
+            return;
+        }
+        let mut rules = Rules { plan: self.rules.plan, offline: Arc::clone(&self.rules.offline), ..*self.rules };
         let operand_plan =
             Plan { dereference: if follow { Dereference::Always } else { Dereference::Never }, ..rules.plan.clone() };
         rules.plan = &operand_plan;
@@ -290,8 +293,9 @@ impl Walk<'_> {
     fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Option<Pair> {
         let follow = above.is_none() || self.rules.plan.dereference == Dereference::Always;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let mut open = |spot: Spot<'_>, above: Option<&Side>| match spot
-            .open(flags, 0)
+        let rules = self.rules;
+        let mut open = |spot: Spot<'_>, above: Option<&Side>| match rules
+            .open(spot, flags)
             .and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)))
         {
             Ok((inode, fd)) => {

@@ -28,6 +28,7 @@ use crate::events::{DataReport, Event};
 use crate::journal::Record;
 use crate::links::LinkTable;
 use crate::meta::{self, Caller, NewEntries, PairMemory};
+use crate::offline::OfflineFiles;
 use crate::peers::PeerGroup;
 use crate::plan::Plan;
 use crate::publish::background_sync::BackgroundSync;
@@ -104,6 +105,7 @@ pub(crate) struct Services {
     pub memory: PairMemory,
     /// Which filesystems show files of others.
     pub identities: Identities,
+    pub offline: OfflineFiles,
     /// What was found out about filesystems, devices and memory.
     pub transfers: Arc<transfer::Shared>,
     pub space_gate: FreeSpaceGate,
@@ -142,6 +144,7 @@ impl Services {
             renamed: Stays::default(),
             memory: PairMemory::new(),
             identities: Identities::default(),
+            offline: OfflineFiles::default(),
             transfers: Arc::default(),
             space_gate: FreeSpaceGate::new(several),
             images: Mutex::default(),

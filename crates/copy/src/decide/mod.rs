@@ -25,6 +25,8 @@ pub(crate) struct Answers {
     pub close_look: Option<CloseLook>,
     /// To [`Fact::Contents`]: they are.
     pub same_contents: Option<bool>,
+    /// To [`Fact::Offline`].
+    pub offline: Option<bool>,
     /// To [`Fact::Overwrite`]: the user agrees.
     pub overwrite: Option<bool>,
     /// To [`Fact::MadeForOperand`].
@@ -42,6 +44,8 @@ pub(crate) enum Fact {
     CloseLook,
     /// Are the bytes of the two the same, or the texts of two symbolic links?
     Contents,
+    /// Are the contents of the source in an archive?
+    Offline,
     /// Does the user want it replaced?
     Overwrite,
     /// Was the destination made in this run, for an earlier operand?
@@ -83,6 +87,28 @@ pub(crate) enum Decision {
 
 /// Decides what becomes of an existing destination.
 pub(crate) fn decide(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Decision {
+    let decision = decide_about_readable(source, existing, answers, plan);
+    let reads = match decision {
+        // Nobody is asked about what is not copied.
+        Decision::Ask(fact) => matches!(fact, Fact::Contents | Fact::Overwrite),
+        Decision::Nothing | Decision::Keep(_) | Decision::Refuse(_) => false,
+        _ => true,
+    };
+    match answers.offline {
+        _ if !reads || !is_left_to_archives(source.inode.kind, plan) => decision,
+        None => Decision::Ask(Fact::Offline),
+        Some(true) => Decision::Keep(Kept::Offline),
+        Some(false) => decision,
+    }
+}
+
+/// Whether such a file is read, and not wanted if that would bring its contents back from an archive.
+pub(crate) fn is_left_to_archives(kind: Kind, plan: &Plan) -> bool {
+    plan.skip_offline && kind == Kind::Regular && plan.link == LinkMode::Copy && !plan.attributes_only
+}
+
+/// The same wherever the contents of the source are.
+fn decide_about_readable(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Decision {
     let verdict = match plan.overwrite {
         // What is left alone need not be looked at.
         Overwrite::Skip | Overwrite::Refuse => same_file::Verdict::Go,

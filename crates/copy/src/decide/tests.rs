@@ -112,6 +112,7 @@ impl World {
         let answers = Answers {
             close_look: Some(look),
             same_contents: Some(false),
+            offline: Some(false),
             overwrite: Some(true),
             made_for_operand: Some(false),
             identity: Some(Identity::Two),
@@ -145,6 +146,7 @@ impl World {
             match fact {
                 Fact::CloseLook => known.close_look = self.answers.close_look,
                 Fact::Contents => known.same_contents = self.answers.same_contents,
+                Fact::Offline => known.offline = self.answers.offline,
                 Fact::Overwrite => known.overwrite = self.answers.overwrite,
                 Fact::MadeForOperand => known.made_for_operand = self.answers.made_for_operand,
                 Fact::Identity => known.identity = self.answers.identity,
@@ -429,6 +431,28 @@ fn nobody_is_asked_about_a_file_that_is_up_to_date_or_protected() {
         let no_question = matches!(decision, Decision::Keep(Kept::NotOlder | Kept::Same | Kept::Protected));
         assert!(!(no_question && asked.contains(&Fact::Overwrite)), "{plan:?}");
     });
+}
+
+#[test]
+fn what_an_archive_has_is_neither_read_nor_asked_about() {
+    let mut left = 0;
+    for_all(|world, plan| {
+        let Some(existing) = &world.existing else { return };
+        let of = |offline| {
+            let answers = Answers { offline, ..world.answers };
+            decide(&world.source(), existing, &answers, &Plan { skip_offline: true, ..plan.clone() })
+        };
+        let there = decide(&world.source(), existing, &world.answers, plan);
+        assert_eq!(of(Some(false)), there, "{plan:?}");
+        if of(None) == there {
+            assert_eq!(of(Some(true)), there, "{plan:?}");
+        } else {
+            left += 1;
+            assert_eq!((of(None), of(Some(true))), (Decision::Ask(Fact::Offline), Decision::Keep(Kept::Offline)));
+            assert!(!matches!(there, Decision::Keep(_) | Decision::Nothing | Decision::Refuse(_)), "{there:?}");
+        }
+    });
+    assert!(left > 0, "some are read");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use haul_io::transfer::{Peers, Transfer};
 use haul_sys::Errno;
 use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{OFlags, fcntl_setfl, ftruncate};
+use haul_sys::rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::attributes::{Keep, SPECIAL_RIGHTS, side};
@@ -20,8 +20,8 @@ use crate::events::Event;
 use crate::finish::{resume, undo, written};
 use crate::journal::{Fingerprint, Record};
 use crate::meta::{NewEntries, Object};
-use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
-use crate::report::{Reported, Reporter};
+use crate::plan::{ContextRule, EngineChoice, ModeRule, Plan, Preserve, Sparse, Verify};
+use crate::report::Reported;
 use crate::walk::Spot;
 use crate::work::entry::{self, Adopted, DestState, Subject, Unfinished};
 use crate::work::file_data::FileData;
@@ -83,7 +83,7 @@ pub(crate) fn both_sides(
 ) -> Result<OpenFiles, Reported> {
     let (source, source_inode) = match subject.opened.take() {
         Some(opened) => (opened, subject.inode),
-        None => open_regular_source(&mut worker.report, subject)?,
+        None => open_regular_source(worker, subject)?,
     };
     unfinished.print = resume::fingerprint_of(worker.cx, source.as_fd(), &source_inode);
     let opened = open_regular_destination(worker, subject, state, &source_inode, unfinished);
@@ -97,12 +97,13 @@ pub(crate) fn both_sides(
     Ok(OpenFiles { source: Arc::new(source), source_inode, dest })
 }
 
-fn open_regular_source(report: &mut Reporter<'_>, subject: &Subject<'_>) -> Result<(OwnedFd, Inode), Reported> {
-    let path = subject.source.path;
+fn open_regular_source(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Result<(OwnedFd, Inode), Reported> {
+    let (report, path) = (&mut worker.report, subject.source.path);
     let flags = if subject.follow() { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
+    let flags = flags | noatime(worker.cx, &subject.inode);
     let opened = match subject.inode.kind {
         Kind::Regular => open_without_waiting(subject.source, flags),
-        _ => subject.source.open(flags, 0),
+        _ => subject.source.open(flags - OFlags::NOATIME, 0),
     };
     let opened = report.check(opened, What::CannotOpen, path)?;
     let inode = report.check(Inode::of(opened.as_fd()), What::CannotFstat, path)?;
@@ -328,16 +329,24 @@ fn take_back_beginning(
     noted
 }
 
+/// `O_NOATIME`, where the plan wants that of sources, and the kernel lets the caller have it.
+pub(crate) fn noatime(cx: RunContext<'_>, source: &Inode) -> OFlags {
+    let caller = cx.services.caller;
+    let may = caller.privileged() || caller.user == source.user;
+    if cx.plan.open_noatime && may { OFlags::NOATIME } else { OFlags::empty() }
+}
+
 /// Opens a regular file of which nothing but its type in the directory is known. Whatever goes wrong, or turns out to be
 /// something else, is an error without a meaning: look at it in the ordinary way.
-pub(crate) fn open_regular(source: Spot<'_>, engine: EngineChoice) -> Result<(OwnedFd, Inode), Errno> {
-    let opened = open_at_once(source, OFlags::RDONLY | OFlags::NOFOLLOW)?;
+pub(crate) fn open_regular(source: Spot<'_>, plan: &Plan) -> Result<(OwnedFd, Inode), Errno> {
+    let quietly = if plan.open_noatime { OFlags::NOATIME } else { OFlags::empty() };
+    let opened = open_at_once(source, OFlags::RDONLY | OFlags::NOFOLLOW | quietly)?;
     let inode = Inode::of(opened.as_fd())?;
     if inode.kind != Kind::Regular {
         return Err(Errno::STALE);
     }
-    if engine != EngineChoice::Auto || !ignores_nonblock(&inode) {
-        fcntl_setfl(&opened, OFlags::empty())?;
+    if plan.data.engine != EngineChoice::Auto || !ignores_nonblock(&inode) {
+        wait_from_now_on(&opened, quietly)?;
     }
     Ok((opened, inode))
 }
@@ -357,14 +366,27 @@ fn renumbers(file: BorrowedFd<'_>) -> bool {
 /// would be written.
 pub(crate) fn open_without_waiting(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let opened = open_at_once(spot, flags)?;
-    fcntl_setfl(&opened, OFlags::empty())?;
+    wait_from_now_on(&opened, flags)?;
     Ok(opened)
 }
 
+/// Takes `O_NONBLOCK` away, and leaves `O_NOATIME` if it is there, which it may be if it is one of these flags.
+fn wait_from_now_on(opened: &OwnedFd, flags: OFlags) -> Result<(), Errno> {
+    let kept = match flags.contains(OFlags::NOATIME) {
+        true => fcntl_getfl(opened)? & OFlags::NOATIME,
+        false => OFlags::empty(),
+    };
+    fcntl_setfl(opened, kept)
+}
+
 pub(crate) fn open_at_once(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    match spot.open(flags | OFlags::NONBLOCK, 0) {
+    let open = |flags: OFlags| match flags.contains(OFlags::NOATIME) {
+        true => spot.open_noatime(flags),
+        false => spot.open(flags, 0),
+    };
+    match open(flags | OFlags::NONBLOCK) {
         // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
-        Err(Errno::AGAIN) => spot.open(flags, 0),
+        Err(Errno::AGAIN) => open(flags),
         opened => opened,
     }
 }

@@ -45,6 +45,8 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         recursive,
         dereference,
         special_files,
+        open_noatime: _, // The copy is the same.
+        skip_offline: _, // Those that were left out are copied when they are back.
         link,
         attributes_only,
         overwrite,

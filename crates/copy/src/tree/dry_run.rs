@@ -31,7 +31,7 @@ use crate::tree::clone_tree::{Cloned, clone_tree};
 use crate::tree::existing::{self, Foreseen};
 use crate::tree::planned_rename::{self, Standing};
 use crate::tree::walker::Walker;
-use crate::tree::{enter, entry, same};
+use crate::tree::{enter, entry, offline, same};
 use crate::walk::{Spot, last_component, one_entry, renamed};
 use crate::work::directory::{Directory, Frame};
 use crate::work::entry::{DestState, Level, Subject, Top};
@@ -51,13 +51,16 @@ pub(crate) fn visit(
     if !entry::is_as_listed(&mut walker.worker, &subject) {
         return None;
     }
-    let found = match existing::foresee(walker, &subject) {
+    let found = match existing::foresee(walker, &mut subject) {
         Ok(found) => found,
         Err(error) => {
             walker.worker.report.problem(error);
             return None;
         }
     };
+    if found.is_none() && offline::would_be_passed_over(&mut walker.worker, &subject) {
+        return None;
+    }
     if walker.worker.cx.cancelled() || is_left_alone(walker, &mut subject, found.as_ref()) {
         return None;
     }
@@ -187,7 +190,7 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, found: &Foreseen, why: K
             remember(walker, subject, stands);
             walker.worker.cx.plan.preserve.links
         }
-        Kept::Protected | Kept::Declined => false,
+        Kept::Protected | Kept::Declined | Kept::Offline => false,
     };
     if becomes_name && existing::may_be_met_again(subject) {
         match claims::claim(&mut walker.worker, subject) {
@@ -200,6 +203,7 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, found: &Foreseen, why: K
         }
     }
     walker.worker.report.stats.skipped += 1;
+    walker.worker.report.stats.offline += u64::from(why == Kept::Offline);
     let compared = why == Kept::Same && !planned::is_planned(found.existing.target.id);
     let action = match compared && same::lacks_attributes(&mut walker.worker, subject, &found.existing) {
         true => Action::SetAttributes,

@@ -11,6 +11,7 @@ use haul_sys::rustix::fs::OFlags;
 use crate::attributes::OWNER;
 use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
+use crate::file::open::noatime;
 use crate::finish::{deletion, directories, naming, resume, shard, written};
 use crate::list::Index;
 use crate::meta::{NewEntries, Object};
@@ -178,7 +179,11 @@ pub(crate) fn open_source(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Opt
     let no_follow = if subject.follow() { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::DIRECTORY | no_follow;
     let mut said = false;
-    let mut opened = subject.source.open(flags | if contents { OFlags::RDONLY } else { OFlags::PATH }, 0);
+    let mut opened = match contents {
+        true if noatime(worker.cx, &subject.inode).is_empty() => subject.source.open(flags | OFlags::RDONLY, 0),
+        true => subject.source.open_noatime(flags | OFlags::RDONLY),
+        false => subject.source.open(flags | OFlags::PATH, 0),
+    };
     if let Err(errno) = opened {
         worker.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
         (said, contents) = (true, false);

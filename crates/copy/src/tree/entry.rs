@@ -179,8 +179,12 @@ pub(crate) fn look_at_source<'s>(
         && !follow
         // What is renamed is not opened.
         && !plan.moves
+        // A server may bring back what is opened.
+        && !plan.skip_offline
         && plan.link == LinkMode::Copy
-        && let Ok((opened, inode)) = open_regular(source, plan.data.engine)
+        // Whose it is decides whether it can be opened that way.
+        && (!plan.open_noatime || cx.services.caller.privileged())
+        && let Ok((opened, inode)) = open_regular(source, plan)
     {
         return cx.wanted().entry(&inode).then(|| subject(inode, Some(opened)));
     }

@@ -21,7 +21,7 @@ use crate::publish::backup;
 use crate::report::Reporter;
 use crate::tree::claims::{self, Earlier, Instead};
 use crate::tree::walker::Walker;
-use crate::tree::{rename, same};
+use crate::tree::{offline, rename, same};
 use crate::walk::{Identity, Party, Spot, last_component, name_one_directory, one_entry, reopen_directory};
 use crate::work::directory::Frame;
 use crate::work::entry::{self, DestState, Subject, may_write};
@@ -48,9 +48,13 @@ pub(crate) fn make_way(walker: &mut Walker<'_>, subject: &mut Subject<'_>) -> Op
             Ok(Some(existing)) if waited || !order_decides(cx, subject, &existing) => break existing,
             // Then it may be another.
             Ok(Some(_)) => walker.wait_for_turn(),
+            Ok(None) if offline::is_passed_over(&mut walker.worker, subject) => return None,
             Ok(None) => return Some(DestState { new: true, ..DestState::default() }),
             // Opening a loop of symbolic links fails, and then it is removed.
             Err(Errno::LOOP) if cx.plan.force => {
+                if offline::is_passed_over(&mut walker.worker, subject) {
+                    return None;
+                }
                 let replaces = cx.plan.uses_temporary_file();
                 return Some(DestState { new: replaces, replaces, ..DestState::default() });
             }
@@ -66,7 +70,8 @@ pub(crate) fn make_way(walker: &mut Walker<'_>, subject: &mut Subject<'_>) -> Op
     if rename::is_taken(&mut walker.worker, subject, &existing) || pass_over_finished(walker, subject, &existing) {
         None
     } else if shard::is_of_earlier_attempt(cx, subject, in_made, &existing) {
-        make_again(&mut walker.worker, subject)
+        let is_left = offline::is_passed_over(&mut walker.worker, subject);
+        if is_left { None } else { make_again(&mut walker.worker, subject) }
     } else if shard::is_noted_by_shard(cx, subject, &existing) {
         becomes_name_of_other_copy(walker, subject, &existing);
         None
@@ -188,7 +193,7 @@ fn reason(subject: &Subject<'_>, existing: &Existing, answers: &Answers, plan: &
 fn open_first(cx: RunContext<'_>, subject: &mut Subject<'_>) -> Result<bool, Error> {
     let (source, was) = (subject.source, subject.inode);
     let opened = match was.kind {
-        Kind::Regular => open_regular(source, cx.plan.data.engine),
+        Kind::Regular => open_regular(source, cx.plan),
         Kind::Directory => {
             let opened = source.open(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, 0);
             opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd))).map(|(inode, fd)| (fd, inode))
@@ -265,7 +270,7 @@ fn is_planned(walker: &Walker<'_>, subject: &Subject<'_>, inode: &Inode) -> bool
 
 /// Looks at the destination and decides about it, as a copy does. In a dry run, which changes nothing and asks nobody. `None` if
 /// nothing stands there.
-pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Option<Foreseen>, Error> {
+pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &mut Subject<'_>) -> Result<Option<Foreseen>, Error> {
     let plan = walker.worker.cx.plan;
     if is_planned(walker, subject, &planned::renamed()) {
         // As of what was renamed.
@@ -291,14 +296,23 @@ pub(crate) fn foresee(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<
         return Ok(Some(Foreseen { existing, decision, reason: Reason::Finished, asks: false }));
     }
     let decision = decision(walker, subject, &existing, &mut answers);
-    let reason = reason(subject, &existing, &answers, plan);
+    let reason = match decision {
+        Decision::Keep(Kept::Offline) => Reason::Offline,
+        _ => reason(subject, &existing, &answers, plan),
+    };
     Ok(Some(Foreseen { existing, decision, reason, asks: answers.overwrite.is_some() }))
 }
 
 /// Asks for the decision, and finds out what it depends on.
-fn decision(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, answers: &mut Answers) -> Decision {
+fn decision(
+    walker: &mut Walker<'_>,
+    subject: &mut Subject<'_>,
+    existing: &Existing,
+    answers: &mut Answers,
+) -> Decision {
     let cx = walker.worker.cx;
-    let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand() };
+    let (inode, dereference, is_operand) = (subject.inode, subject.dereference, subject.is_operand());
+    let source = Source { inode: &inode, dereference, is_operand };
     loop {
         let fact = match decide::decide(&source, existing, answers, cx.plan) {
             Decision::Ask(fact) => fact,
@@ -310,6 +324,7 @@ fn decision(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing,
                 None => return Decision::Nothing,
                 same => answers.same_contents = same,
             },
+            Fact::Offline => answers.offline = Some(offline::is_left_out(cx, subject)),
             Fact::Overwrite => {
                 answers.overwrite = Some(cx.plan.dry_run || ask(cx, subject.dest, &existing.target));
             }
@@ -328,12 +343,7 @@ fn decision(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing,
 /// Leaves the destination as it is. A file that is up to date may still have another name in the source that was copied before:
 /// then the two names at the destination become one file too.
 fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why: Kept) {
-    let report = &mut walker.worker.report;
-    // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
-    report.failed |= why == Kept::Declined;
-    report.stats.skipped += 1;
-    report.tell(&Event::Skipped(subject.dest.path.into(), why));
-    tell_spared(report, &subject.inode);
+    pass_over(&mut walker.worker.report, subject, why);
     match why {
         // What is moved takes nothing away that is newer.
         Kept::NotOlder if may_be_met_again(subject) && !walker.worker.cx.plan.moves => {
@@ -347,6 +357,16 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why
     if why != Kept::Same {
         moved::let_stay(&mut walker.worker, &subject.inode, subject.level.dir);
     }
+}
+
+/// Counts the source among those that are not copied, and says so.
+pub(crate) fn pass_over(report: &mut Reporter<'_>, subject: &Subject<'_>, why: Kept) {
+    // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
+    report.failed |= why == Kept::Declined;
+    report.stats.skipped += 1;
+    report.stats.offline += u64::from(why == Kept::Offline);
+    report.tell(&Event::Skipped(subject.dest.path.into(), why));
+    tell_spared(report, &subject.inode);
 }
 
 fn ask(cx: RunContext<'_>, dest: Spot<'_>, inode: &Inode) -> bool {

@@ -10,6 +10,7 @@ pub(crate) mod enter;
 pub(crate) mod entry;
 pub(crate) mod existing;
 pub(crate) mod look_ahead;
+pub(crate) mod offline;
 pub(crate) mod operands;
 pub(crate) mod parents;
 mod planned_rename;

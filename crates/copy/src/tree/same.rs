@@ -12,7 +12,7 @@ use crate::attributes::{Keep, side};
 use crate::context::{RunContext, Worker};
 use crate::decide::Existing;
 use crate::error::{Error, What};
-use crate::file::open::{ignores_nonblock, open_at_once, open_without_waiting};
+use crate::file::open::{ignores_nonblock, noatime, open_at_once, open_without_waiting};
 use crate::meta::NewEntries;
 use crate::plan::Preserve;
 use crate::walk::Spot;
@@ -20,7 +20,11 @@ use crate::work::entry::Subject;
 
 /// Whether the two have the same bytes, or are symbolic links of the same text. What cannot be read is taken for different: the
 /// copy will say why. None if the run was cancelled meanwhile.
-pub(crate) fn has_same_contents(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> Option<bool> {
+pub(crate) fn has_same_contents(
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    existing: &Existing,
+) -> Option<bool> {
     if subject.inode.kind == Kind::SymbolicLink {
         let [text, found] = [subject.source.read_link(), subject.dest.read_link()];
         return Some(text.is_ok() && text == found);
@@ -29,14 +33,14 @@ pub(crate) fn has_same_contents(worker: &mut Worker<'_>, subject: &Subject<'_>, 
     (!worker.cx.cancelled()).then_some(same)
 }
 
-fn compare(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) -> Result<bool, Errno> {
-    let open = |spot: Spot<'_>, follow, seen| {
-        let (file, inode) = checked(open_to_read(spot, follow, seen), seen)?;
+fn compare(worker: &mut Worker<'_>, subject: &mut Subject<'_>, existing: &Existing) -> Result<bool, Errno> {
+    let cx = worker.cx;
+    let open = |spot: Spot<'_>, follow, seen: &Inode| {
+        let (file, inode) = checked(open_to_read(spot, no_follow(follow) | noatime(cx, seen), seen), seen)?;
         Ok((Arc::new(file), inode))
     };
     let (source, inode) = open(subject.source, subject.follow(), &subject.inode)?;
     let (copy, found) = open(subject.dest, leads_elsewhere(existing), &existing.target)?;
-    let cx = worker.cx;
     let comparison = Comparison {
         files: [&source, &copy],
         inodes: [&inode, &found],
@@ -49,8 +53,8 @@ fn compare(worker: &mut Worker<'_>, subject: &Subject<'_>, existing: &Existing) 
     difference.map(|difference| difference.is_none()).map_err(|(_, errno)| errno)
 }
 
-fn open_to_read(spot: Spot<'_>, follow: bool, seen: &Inode) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | no_follow(follow);
+fn open_to_read(spot: Spot<'_>, flags: OFlags, seen: &Inode) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | flags;
     if ignores_nonblock(seen) { open_at_once(spot, flags) } else { open_without_waiting(spot, flags) }
 }
 
@@ -80,7 +84,8 @@ fn if_attributes_lack<T>(
     let flags = worker.cx.plan.preserve.flags;
     let open = |spot: Spot<'_>, follow, seen: &Inode| {
         // By ioctl(2), which takes no O_PATH. file_getattr(2) does, but not before 6.17, and does not have all flags.
-        let opened = if flags && seen.kind == Kind::Regular { open_to_read(spot, follow, seen).ok() } else { None };
+        let opened =
+            if flags && seen.kind == Kind::Regular { open_to_read(spot, no_follow(follow), seen).ok() } else { None };
         let path_only = opened.is_none();
         let opened = opened.map_or_else(|| spot.open(OFlags::PATH | no_follow(follow), 0), Ok);
         checked(opened, seen).map(|(file, inode)| (file, path_only, inode))
@@ -151,7 +156,7 @@ mod tests {
         File::create(dir.path().join("large")).and_then(|file| file.set_len(SMALL)).unwrap();
         let parent = File::open(dir.path()).unwrap();
         let spot = Spot::new(parent.as_fd(), "large".as_ref(), "large".as_ref());
-        let file = open_to_read(spot, false, &spot.inode().unwrap()).unwrap();
+        let file = open_to_read(spot, OFlags::NOFOLLOW, &spot.inode().unwrap()).unwrap();
         assert!(!fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
     }
 }

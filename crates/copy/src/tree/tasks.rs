@@ -98,8 +98,10 @@ fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<([OwnedFd; 2], [Inode
             (source, openat(open_holder(&chunk.pair)?, &chunk.dest_name, write, Mode::empty())?)
         }
     };
-    // Only opening must not wait, should there be a FIFO now.
-    fcntl_setfl(&source, OFlags::empty())?;
+    // Only opening must not wait, should there be a FIFO now. Who may not have O_NOATIME does without.
+    if !cx.plan.open_noatime || fcntl_setfl(&source, OFlags::NOATIME).is_err() {
+        fcntl_setfl(&source, OFlags::empty())?;
+    }
     fcntl_setfl(&dest, OFlags::empty())?;
     let (source_inode, dest_inode) = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
     let modified = (source_inode.modified.seconds, source_inode.modified.nanoseconds);

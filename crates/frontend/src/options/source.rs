@@ -56,6 +56,29 @@ pub const FLAGS: &[Flag] = &[
         ..Flag::cp(Source)
     },
     Flag {
+        long: "skip-offline",
+        help: "leave out files whose contents are on tape",
+        details: "An archive (HSM) has taken their contents away, and would bring them back for who reads them, which may \
+                  take hours. haul knows by what Lustre says of its HSM state, and a server of SMB by the attribute \
+                  offline or by those for recall. Such a file is skipped as by -n: it is counted as offline, and named with --debug and --json. \
+                  What stands at its destination stays as it is, and so does, with --move, the SOURCE. --compare \
+                  leaves it out, too. Where it would not be read, since its copy is up to date (-u) or a link (-l, \
+                  -s), it counts as any other.",
+        effect: Switch(|draft| draft.plan.skip_offline = true),
+        modes: &[Mode::Compare],
+        ..Flag::own(Source)
+    },
+    Flag {
+        long: "open-noatime",
+        help: "leave the times of access of sources as they are",
+        details: "haul opens what it reads with O_NOATIME (open(2)) where the kernel allows that: for root, and for files and directories of \
+                  who runs haul; others as usual. That spares a server a write for each file. Most filesystems are \
+                  mounted with relatime or noatime and note such a time seldom or never anyway.",
+        effect: Switch(|draft| draft.plan.open_noatime = true),
+        modes: &[Mode::Compare],
+        ..Flag::own(Source)
+    },
+    Flag {
         long: "move",
         help: "move each SOURCE, as mv does; implies -a",
         details: "Where the filesystem can, haul renames: a SOURCE to a name that is free, and the files and directories in a \

@@ -70,6 +70,14 @@ impl<'a> Spot<'a> {
         fs::openat(self.dir?, self.name, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_raw_mode(mode))
     }
 
+    /// The same with `O_NOATIME`, or without it where that is for others: the file's owner and root.
+    pub fn open_noatime(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        match self.open(flags | OFlags::NOATIME, 0) {
+            Err(Errno::PERM) => self.open(flags - OFlags::NOATIME, 0),
+            opened => opened,
+        }
+    }
+
     /// A handle on the entry itself, also if it is a symbolic link or a device.
     pub fn open_path(&self) -> Result<OwnedFd, Errno> {
         self.open(OFlags::PATH | OFlags::NOFOLLOW, 0)

@@ -73,8 +73,28 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
             Ok(Found::new(&run, "equal, made and replaced"))
         });
     }
+    lab.check("CIFS -> local: --skip-offline", || offline(&source));
     lab.check("server killed in the middle", || killed(&source));
     Ok(())
+}
+
+/// A file that the client knows to be offline is not read. Samba keeps no such attribute, so it is one that the client was
+/// told to set, and has not forgotten; listing the directory would make it ask the server.
+fn offline(source: &Path) -> Told {
+    let remembering = "/tmp/guest/remembering";
+    mount("hard,actimeo=60", remembering)?;
+    let (file, copy) = (format!("{remembering}/tree/a/file-4"), source.with_file_name("offline"));
+    fs::metadata(&file).map_err(|error| error.to_string())?;
+    // FILE_ATTRIBUTE_OFFLINE.
+    tool::run(&format!("setfattr --name=user.cifs.dosattrib --value=0x00100000 {file}"))?;
+    let run = haul::right(&format!("--skip-offline {file} {}", copy.display()))?;
+    if run.files("offline") != 1 || copy.exists() {
+        return Err(format!("it was not left out: {}", run.told()).into());
+    }
+    let there = haul::right(&format!("--skip-offline {CLIENT}/tree/a/file-4 {}", copy.display()))?;
+    tool::run(&format!("cmp {} {}", copy.display(), source.join("a/file-4").display()))?;
+    tool::run(&format!("umount {remembering}"))?;
+    Ok(Found::new(&there, "left out while offline, then copied, equal"))
 }
 
 /// The server is gone during a copy, and comes back.
