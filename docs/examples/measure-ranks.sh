@@ -1,10 +1,10 @@
 #!/bin/bash
-# Measures haul-mpi with 1, 2, 4 and 8 ranks on this machine, and prints what the model predicts beside it.
+# Measures haul-mpi with 1, 2, 4 and 8 ranks on this machine.
 #
 #   docs/examples/measure-ranks.sh DIR [RUNS]
 #
 # DIR is an empty directory on the filesystem to measure; 25 GiB are enough. Programs and words of mpirun come from the
-# environment: HAUL_MPI, HAUL_MODEL, MPIRUN. With Open MPI as root on few processors:
+# environment: HAUL_MPI, MPIRUN. With Open MPI as root on few processors:
 #   MPIRUN='mpirun --allow-run-as-root --oversubscribe'
 # SIZE is that of the large file in MiB (4096), DIRECTORIES the number of those with 100 files of 4 KiB each (1000).
 # The measured times stay in DIR as empty.csv, tree.csv and file.csv, lines of RANKS,SECONDS.
@@ -13,11 +13,9 @@ set -euo pipefail
 dir=${1:?usage: measure-ranks.sh DIR [RUNS]}
 runs=${2:-5}
 haul_mpi=${HAUL_MPI:-haul-mpi}
-haul_model=${HAUL_MODEL:-haul-model}
 read -r -a mpirun <<<"${MPIRUN:-mpirun}"
 size=${SIZE:-4096}
 directories=${DIRECTORIES:-1000}
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 mkdir -p "$dir/empty" "$dir/tree" "$dir/file"
 for ((number = 0; number < directories; number++)); do
@@ -57,19 +55,15 @@ done
 
 rm -rf "$dir"/done.* "$dir/seconds"
 
-# What starting and ending a job costs, by the least time of an empty tree.
-least() { awk -F, -v ranks="$1" '$1 == ranks && (!least || $2 < least) { least = $2 } END { print least }' "$dir/empty.csv"; }
-start_per_rank=$(awk -v one="$(least 1)" -v eight="$(least 8)" 'BEGIN { x = (eight - one) / 7; printf "%.4f", (x > 0 ? x : 0) }')
-start=$(awk -v one="$(least 1)" -v more="$start_per_rank" 'BEGIN { x = one - more; printf "%.4f", (x > 0 ? x : 0) }')
-echo "start = $start s, and $start_per_rank s for each rank"
+# The median of a number of ranks, in brackets the range.
+median() {
+    awk -F, -v ranks="$2" '$1 == ranks { print $2 }' "$dir/$1.csv" | sort -g |
+        awk '{ x[NR] = $1 } END { printf "%.3g (%.3g-%.3g)", (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2, x[1], x[NR] }'
+}
 
-model=("$haul_model" "--config=$here/two-cores.toml" "--start=$start" "--start-per-rank=$start_per_rank"
-    "--cores-per-node=$(nproc)")
 echo
-echo "$((directories * 100)) files of 4 KiB:"
-echo
-"${model[@]}" "--files=$((directories * 100))" "--compare=$dir/tree.csv" --fit=cpu-per-file
-echo
-echo "One file of $size MiB:"
-echo
-"${model[@]}" --files=0 --large-files=1 "--large-size=${size}M" "--compare=$dir/file.csv" --fit=cpu-per-byte
+echo "| ranks | an empty tree, s | $((directories * 100)) files of 4 KiB, s | one file of $size MiB, s |"
+echo "|---:|---:|---:|---:|"
+for ranks in 1 2 4 8; do
+    echo "| $ranks | $(median empty "$ranks") | $(median tree "$ranks") | $(median file "$ranks") |"
+done

@@ -224,7 +224,7 @@ const RUN: &[(&str, &[&str])] = &[
     ("filters.md", &["haul", "cd"]),
     ("mirror.md", &["haul"]),
     ("json.md", &["haul"]),
-    ("cluster.md", &["haul", "mpirun", "haul-model"]),
+    ("cluster.md", &["haul", "mpirun"]),
     ("lab.md", &["haul-lab"]),
 ];
 

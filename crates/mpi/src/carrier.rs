@@ -212,7 +212,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
 
     /// What is to be done from time to time.
     fn look_around(&mut self) {
-        // A rank that asks a process without work loses time: in the model (docs/cluster.md) 256 ranks were 19 % slower.
+        // A rank that asks a process without work loses time.
         let hold = match (self.desk.exchange.will_have_work(), self.desk.exchange.is_hungry()) {
             (true, _) => LONG_HOLD,
             (false, true) => SHORT_HOLD,

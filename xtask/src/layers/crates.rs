@@ -17,7 +17,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("mpi", &["copy", "frontend", "io", "sys"]),
     ("python", &["copy", "io", "sys"]),
     ("frontend", &["copy", "io", "sys"]),
-    ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
     ("copy", &["cluster", "fs", "guest", "image", "io", "sys"]),

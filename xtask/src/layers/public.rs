@@ -29,7 +29,6 @@ const CHECKED: &[&str] = &[
     "crates/sys",
     "testing/agree",
     "testing/forge",
-    "testing/model",
     "testing/testbed",
 ];
 
