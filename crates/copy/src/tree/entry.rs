@@ -11,7 +11,7 @@ use crate::finish::{moved, undo};
 use crate::links::Made;
 use crate::peers::PeerGroup;
 use crate::peers::remote::RemoteSource;
-use crate::plan::{Backup, Dereference, LinkMode, SpecialFiles};
+use crate::plan::{Backup, Dereference, LinkMode, SpecialFiles, Update};
 use crate::report::Reported;
 use crate::sources::selection::words_for;
 use crate::tree::claims::{self, Earlier, Instead};
@@ -174,7 +174,7 @@ pub(crate) fn look_at_source<'s>(
     let filtered = plan.filter.is_some() && !is_operand && level.listed.is_none();
     // One look less: what will be opened anyway is looked at when it is open.
     if level.is_regular
-        && level.missing
+        && (level.missing || plan.update == Update::Content)
         && !filtered
         && !follow
         // What is renamed is not opened.

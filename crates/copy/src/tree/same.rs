@@ -39,7 +39,10 @@ fn compare(worker: &mut Worker<'_>, subject: &mut Subject<'_>, existing: &Existi
         let (file, inode) = checked(open_to_read(spot, no_follow(follow) | noatime(cx, seen), seen), seen)?;
         Ok((Arc::new(file), inode))
     };
-    let (source, inode) = open(subject.source, subject.follow(), &subject.inode)?;
+    let (source, inode) = match subject.opened.take() {
+        Some(opened) => (Arc::new(opened), subject.inode),
+        None => open(subject.source, subject.follow(), &subject.inode)?,
+    };
     let (copy, found) = open(subject.dest, leads_elsewhere(existing), &existing.target)?;
     let comparison = Comparison {
         files: [&source, &copy],
@@ -49,8 +52,12 @@ fn compare(worker: &mut Worker<'_>, subject: &mut Subject<'_>, existing: &Existi
         stop: &|| cx.cancelled(),
     };
     worker.buffers.fit(inode.size);
-    let difference = comparison.first_difference(&mut worker.buffers);
-    difference.map(|difference| difference.is_none()).map_err(|(_, errno)| errno)
+    let same = comparison.first_difference(&mut worker.buffers).map(|difference| difference.is_none());
+    if same != Ok(true) {
+        // It is copied.
+        (subject.opened, subject.inode) = (Arc::into_inner(source), inode);
+    }
+    same.map_err(|(_, errno)| errno)
 }
 
 fn open_to_read(spot: Spot<'_>, flags: OFlags, seen: &Inode) -> Result<OwnedFd, Errno> {
