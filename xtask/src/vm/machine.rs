@@ -48,6 +48,7 @@ const SYSTEM: &[&str] = &[
     "openssh-server",
     "rsync",
     "samba",
+    "samba-vfs-modules",
     "thin-provisioning-tools",
     "util-linux",
     "xfsprogs",

@@ -23,7 +23,7 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
     tree::plant(&source, KEEPS)?;
     lab.mounted("xfs", "exported", 512)?;
     serve()?;
-    mount("hard", CLIENT)?;
+    mount("share", "hard", CLIENT)?;
     let (client, server) = (Path::new(CLIENT), Path::new(EXPORTED));
     lab.check("local -> CIFS", || {
         let run = haul::right(&format!("{OPTIONS} -T {} {CLIENT}/tree", source.display()))?;
@@ -78,23 +78,24 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
     Ok(())
 }
 
-/// A file that the client knows to be offline is not read. Samba keeps no such attribute, so it is one that the client was
-/// told to set, and has not forgotten; listing the directory would make it ask the server.
+/// A share of the same files, of which Samba says that an archive has them: they are not read, and directories are made.
 fn offline(source: &Path) -> Told {
-    let remembering = "/tmp/guest/remembering";
-    mount("hard,actimeo=60", remembering)?;
-    let (file, copy) = (format!("{remembering}/tree/a/file-4"), source.with_file_name("offline"));
-    fs::metadata(&file).map_err(|error| error.to_string())?;
-    // FILE_ATTRIBUTE_OFFLINE.
-    tool::run(&format!("setfattr --name=user.cifs.dosattrib --value=0x00100000 {file}"))?;
-    let run = haul::right(&format!("--skip-offline {file} {}", copy.display()))?;
-    if run.files("offline") != 1 || copy.exists() {
-        return Err(format!("it was not left out: {}", run.told()).into());
+    let archive = "/tmp/guest/archive";
+    mount("archive", "hard", archive)?;
+    let copy = source.with_file_name("offline");
+    let copied = |run: &haul::Run| (run.files("offline") > 0, run.files("regular"));
+    let left = haul::right(&format!("{OPTIONS} --skip-offline -T {archive}/tree/a {}", copy.display()))?;
+    if copied(&left) != (true, 0) {
+        return Err(format!("they were not left out: {}", left.told()).into());
     }
-    let there = haul::right(&format!("--skip-offline {CLIENT}/tree/a/file-4 {}", copy.display()))?;
-    tool::run(&format!("cmp {} {}", copy.display(), source.join("a/file-4").display()))?;
-    tool::run(&format!("umount {remembering}"))?;
-    Ok(Found::new(&there, "left out while offline, then copied, equal"))
+    let one = haul::right(&format!("--skip-offline {archive}/tree/a/file-4 {}", copy.display()))?;
+    if one.files("offline") != 1 || copy.join("file-4").exists() {
+        return Err(format!("one was not left out: {}", one.told()).into());
+    }
+    let there = haul::right(&format!("{OPTIONS} --skip-offline -T {CLIENT}/tree/a {}", copy.display()))?;
+    tree::same(&source.join("a"), &copy, KEEPS)?;
+    tool::run(&format!("umount {archive}"))?;
+    Ok(Found::new(&there, format!("{} left out; then copied, equal", left.files("offline"))))
 }
 
 /// The server is gone during a copy, and comes back.
@@ -130,7 +131,8 @@ fn killed(source: &Path) -> Told {
 fn serve() -> Result<(), String> {
     let config = "[global]\nsmb ports = 445\nserver min protocol = SMB3_11\ndisable netbios = yes\nload printers = no\n\
         ea support = yes\nlog level = 0\nbind interfaces only = yes\ninterfaces = lo\nstrict allocate = no\n\
-        [share]\npath = /tmp/guest/exported\nread only = no\nguest ok = no\nstore dos attributes = no\n";
+        store dos attributes = no\n[share]\npath = /tmp/guest/exported\nread only = no\nguest ok = no\n\
+        [archive]\npath = /tmp/guest/exported\nguest ok = no\nvfs objects = offline\n";
     fs::create_dir_all("/etc/samba")
         .and_then(|()| fs::write("/etc/samba/smb.conf", config))
         .map_err(|error| error.to_string())?;
@@ -154,10 +156,10 @@ pub fn stop() -> Result<(), String> {
     Ok(())
 }
 
-fn mount(options: &str, at: &str) -> Result<(), String> {
+fn mount(share: &str, options: &str, at: &str) -> Result<(), String> {
     fs::create_dir_all(at).map_err(|error| error.to_string())?;
     let login = "username=root,password=haul,vers=3.1.1";
-    tool::run(&format!("mount -t cifs -o {login},{options} //127.0.0.1/share {at}"))
+    tool::run(&format!("mount -t cifs -o {login},{options} //127.0.0.1/{share} {at}"))
 }
 
 /// How often the client has asked the server for something out of the ordinary: copies on the server are such.
