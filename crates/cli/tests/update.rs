@@ -303,6 +303,30 @@ fn what_is_copied_is_read_again_backed_up_and_replaced_as_elsewhere() {
 }
 
 #[test]
+fn what_makes_way_may_be_a_name_of_the_source() {
+    for options in [
+        &["--update=content", "-b"][..],
+        &["--update=content", "--remove-destination"],
+        &["--update=content", "-b", "--atomic"],
+        &["--delete"],
+    ] {
+        let dir = temp_dir();
+        let at = |path: &str| dir.path().join(path);
+        fs::create_dir(at("source")).and_then(|()| fs::create_dir(at("copy"))).expect("a directory");
+        write(&at("source/file"), "text", 1_000_000_000);
+        let mut name = at("copy/file");
+        if options == ["--delete"] {
+            fs::create_dir(&name).expect("a directory");
+            name = name.join("inner");
+        }
+        fs::hard_link(at("source/file"), name).expect("a link");
+        // It changes the time of change of the source.
+        haul(dir.path(), &[&["-aT", "--if-changed=fail"], options, &["source", "copy"]].concat());
+        assert_eq!(fs::read_to_string(at("copy/file")).expect("it was copied"), "text", "{options:?}");
+    }
+}
+
+#[test]
 fn shards_and_a_resumed_run_update_as_one_run_does() {
     for kind in KINDS {
         let dir = changed_scene();

@@ -143,6 +143,8 @@ fn look(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Option<Existin
 fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing) -> Option<DestState> {
     let mut answers = Answers::default();
     let decision = decision(walker, subject, &existing, &mut answers);
+    // It is opened again for the copy: meanwhile the user may have been asked, and what makes way may be another name of it.
+    subject.opened = None;
     let reason = reason(subject, &existing, &answers, walker.worker.cx.plan);
     let state = match decision {
         Decision::Ask(_) | Decision::Nothing => return None,
@@ -162,7 +164,10 @@ fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing
             Err(error)
         }
         Decision::Remove => match entry::remove(&mut walker.worker.report, subject.dest) {
-            true => Ok(DestState { new: true, removed: true, ..DestState::default() }),
+            true => {
+                look_again(subject);
+                Ok(DestState { new: true, removed: true, ..DestState::default() })
+            }
             false => return None,
         },
         Decision::Delete(conflict) => delete(&mut walker.worker, subject, &existing, conflict).map(|()| DestState {
@@ -224,9 +229,18 @@ pub(crate) fn delete(
         return Err(refusal(subject, What::NotInOneStep));
     }
     match open_first(worker.cx, subject)? && remove_with_contents(worker, subject, existing) {
-        true => Ok(()),
+        true => {
+            look_again(subject);
+            Ok(())
+        }
         false => Err(refusal(subject, conflict)),
     }
+}
+
+/// A name of the source may be among what was removed, which changes its time of change, and nothing of what is copied.
+fn look_again(subject: &mut Subject<'_>) {
+    let now = subject.opened.as_ref().and_then(|opened| Inode::of(opened.as_fd()).ok());
+    now.into_iter().for_each(|now| subject.inode = now);
 }
 
 /// Whether it is gone.

@@ -52,12 +52,8 @@ fn compare(worker: &mut Worker<'_>, subject: &mut Subject<'_>, existing: &Existi
         stop: &|| cx.cancelled(),
     };
     worker.buffers.fit(inode.size);
-    let same = comparison.first_difference(&mut worker.buffers).map(|difference| difference.is_none());
-    if same != Ok(true) {
-        // It is copied.
-        (subject.opened, subject.inode) = (Arc::into_inner(source), inode);
-    }
-    same.map_err(|(_, errno)| errno)
+    let difference = comparison.first_difference(&mut worker.buffers);
+    difference.map(|difference| difference.is_none()).map_err(|(_, errno)| errno)
 }
 
 fn open_to_read(spot: Spot<'_>, flags: OFlags, seen: &Inode) -> Result<OwnedFd, Errno> {
