@@ -89,6 +89,33 @@ fn its_old_copy_stays_and_nobody_is_asked() {
     assert_eq!(fs::read_dir(dir.path().join("to")).expect("it is there").count(), 1, "no backup was made");
 }
 
+/// On a filesystem without a device of its own, as Lustre has none, numbers do not tell two files apart: they are read.
+#[test]
+fn it_is_not_read_to_tell_it_from_its_copy() {
+    let Some(dir) = scene() else { return };
+    let Ok(memory) = TempDir::new_in("/dev/shm") else { return skip("there is no /dev/shm") };
+    let (taken, calls) = (memory.path().join("taken"), dir.path().join("calls"));
+    fs::write(&taken, "on tape").expect("it can be written");
+    fs::write(dir.path().join("to/taken"), "ON disk").expect("it can be written");
+    let state = format!("inject=ioctl:retval=0:poke_exit=@arg3={RELEASED}");
+    let reads = |options: &[&str]| {
+        let output = Command::new("strace")
+            .args(["-f", "-qq", "-y", "-e", "trace=fstatfs,ioctl,read,pread64,preadv2,mmap", "-e", TYPE, "-e", &state])
+            .args(["-o".as_ref(), calls.as_os_str(), "-P".as_ref(), taken.as_os_str(), HAUL.as_ref()])
+            .args(options)
+            .args([&taken, &dir.path().join("to")])
+            .output()
+            .expect("strace can be run");
+        assert!(output.status.success(), "{output:?}");
+        let calls = fs::read_to_string(&calls).expect("strace has written");
+        calls.lines().filter(|line| ["read", "mmap"].iter().any(|call| line.contains(call))).count()
+    };
+    for options in [&["-a"][..], &["-b"], &["--remove-destination"], &["-u"], &["--atomic"], &["--dry-run"]] {
+        assert_eq!(reads(&[&["--skip-offline", "--reflink=never"], options].concat()), 0, "{options:?}");
+    }
+    assert!(reads(&["--reflink=never"]) > 0, "who copies it reads it");
+}
+
 #[test]
 fn a_move_leaves_it_and_a_link_to_it_reads_nothing() {
     let Some(dir) = scene() else { return };

@@ -89,8 +89,8 @@ pub(crate) enum Decision {
 pub(crate) fn decide(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Decision {
     let decision = decide_about_readable(source, existing, answers, plan);
     let reads = match decision {
-        // Nobody is asked about what is not copied.
-        Decision::Ask(fact) => matches!(fact, Fact::Contents | Fact::Overwrite),
+        // Nobody is asked about what is not copied. To tell two files apart whose numbers say nothing, they are read.
+        Decision::Ask(fact) => matches!(fact, Fact::Contents | Fact::Overwrite | Fact::Identity),
         Decision::Nothing | Decision::Keep(_) | Decision::Refuse(_) => false,
         _ => true,
     };
