@@ -55,7 +55,7 @@ fn the_guide_shows_the_examples_as_they_are() {
 }
 
 #[test]
-fn a_tree_is_copied() {
+fn the_example_copies_a_tree() {
     let dir = temp_dir();
     stage(dir.path());
     assert_eq!(run("copy_tree", dir.path()), "2 files, 2 directories\n");
