@@ -86,7 +86,8 @@ const IO_LEVELS: &[&[&str]] = &[
 ];
 
 /// Those of haul-fs.
-const FS_LEVELS: &[&[&str]] = &[&["error", "mounts", "preserve", "temporary"], &["walk", "meta", "links"], &["lib"]];
+const FS_LEVELS: &[&[&str]] =
+    &[&["error", "mounts", "preserve", "temporary"], &["walk", "meta", "links"], &["offline"], &["lib"]];
 
 impl Plan {
     fn level(&self, module: &str) -> Option<usize> {

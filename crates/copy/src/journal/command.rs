@@ -92,12 +92,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.line("special files", special_files.word());
     lines.line("make", link.word());
     lines.line("attributes only", attributes_only);
-    lines.line("existing file", overwrite.word());
-    lines.line("update", update.word());
-    lines.line("force", force);
-    lines.line("remove destination", remove_destination);
-    lines.line("backup", backup.word());
-    lines.path("backup suffix", backup_suffix);
+    lines.existing((overwrite, update), [force, remove_destination], (backup, backup_suffix));
     lines.preserve(preserve);
     lines.line("parents", parents);
     lines.line("strip slashes", strip_trailing_slashes);
@@ -137,6 +132,21 @@ fn shard_text(shard: Shard) -> String {
 struct Lines(String);
 
 impl Lines {
+    /// What becomes of files that exist.
+    fn existing(
+        &mut self,
+        (overwrite, update): (&Overwrite, &Update),
+        [force, remove]: [&bool; 2],
+        (backup, suffix): (&Backup, &OsStr),
+    ) {
+        self.line("existing file", overwrite.word());
+        self.line("update", update.word());
+        self.line("force", force);
+        self.line("remove destination", remove);
+        self.line("backup", backup.word());
+        self.path("backup suffix", suffix);
+    }
+
     fn line(&mut self, name: &str, value: impl Display) {
         // Writing to a String cannot fail.
         writeln!(self.0, "{name}: {value}").ok();

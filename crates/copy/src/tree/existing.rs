@@ -48,11 +48,11 @@ pub(crate) fn make_way(walker: &mut Walker<'_>, subject: &mut Subject<'_>) -> Op
             Ok(Some(existing)) if waited || !order_decides(cx, subject, &existing) => break existing,
             // Then it may be another.
             Ok(Some(_)) => walker.wait_for_turn(),
-            Ok(None) if offline::is_passed_over(&mut walker.worker, subject) => return None,
+            Ok(None) if is_passed_over(&mut walker.worker, subject) => return None,
             Ok(None) => return Some(DestState { new: true, ..DestState::default() }),
             // Opening a loop of symbolic links fails, and then it is removed.
             Err(Errno::LOOP) if cx.plan.force => {
-                if offline::is_passed_over(&mut walker.worker, subject) {
+                if is_passed_over(&mut walker.worker, subject) {
                     return None;
                 }
                 let replaces = cx.plan.uses_temporary_file();
@@ -70,7 +70,7 @@ pub(crate) fn make_way(walker: &mut Walker<'_>, subject: &mut Subject<'_>) -> Op
     if rename::is_taken(&mut walker.worker, subject, &existing) || pass_over_finished(walker, subject, &existing) {
         None
     } else if shard::is_of_earlier_attempt(cx, subject, in_made, &existing) {
-        let is_left = offline::is_passed_over(&mut walker.worker, subject);
+        let is_left = is_passed_over(&mut walker.worker, subject);
         if is_left { None } else { make_again(&mut walker.worker, subject) }
     } else if shard::is_noted_by_shard(cx, subject, &existing) {
         becomes_name_of_other_copy(walker, subject, &existing);
@@ -373,8 +373,18 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why
     }
 }
 
+/// Passes over a file that an archive has, and of which nothing stands at the destination that would have to be decided about.
+fn is_passed_over(worker: &mut Worker<'_>, subject: &Subject<'_>) -> bool {
+    let is_left_out = offline::is_left_out(worker.cx, subject);
+    if is_left_out {
+        pass_over(&mut worker.report, subject, Kept::Offline);
+        moved::let_stay(worker, &subject.inode, subject.level.dir);
+    }
+    is_left_out
+}
+
 /// Counts the source among those that are not copied, and says so.
-pub(crate) fn pass_over(report: &mut Reporter<'_>, subject: &Subject<'_>, why: Kept) {
+fn pass_over(report: &mut Reporter<'_>, subject: &Subject<'_>, why: Kept) {
     // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
     report.failed |= why == Kept::Declined;
     report.stats.skipped += 1;

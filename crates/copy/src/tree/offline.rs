@@ -2,9 +2,7 @@
 
 use crate::context::{RunContext, Worker};
 use crate::decide;
-use crate::events::{Action, Event, Kept, Planned, Reason};
-use crate::finish::moved;
-use crate::tree::existing;
+use crate::events::{Action, Event, Planned, Reason};
 use crate::work::entry::Subject;
 
 /// Whether the copy would read a file whose contents are in an archive, and the plan does not want that.
@@ -13,17 +11,7 @@ pub(crate) fn is_left_out(cx: RunContext<'_>, subject: &Subject<'_>) -> bool {
         && cx.services.offline.contain(subject.source, &subject.inode, subject.follow())
 }
 
-/// Passes over such a file, of which nothing stands at the destination that would have to be decided about.
-pub(crate) fn is_passed_over(worker: &mut Worker<'_>, subject: &Subject<'_>) -> bool {
-    let is_left_out = is_left_out(worker.cx, subject);
-    if is_left_out {
-        existing::pass_over(&mut worker.report, subject, Kept::Offline);
-        moved::let_stay(worker, &subject.inode, subject.level.dir);
-    }
-    is_left_out
-}
-
-/// The same in a dry run.
+/// Says that a dry run would pass over such a file, of which nothing stands at the destination.
 pub(crate) fn would_be_passed_over(worker: &mut Worker<'_>, subject: &Subject<'_>) -> bool {
     let is_left_out = is_left_out(worker.cx, subject);
     if is_left_out {
