@@ -44,11 +44,12 @@ pub fn write(outcomes: &[Outcome], quick: bool) -> String {
             line(&format!("On machine {}.\n", at + 1));
         }
         line(&format!("```sh,not-run\n{}\n```", outcome.command));
-        if !outcome.figures.is_empty() {
+        let figures: Vec<&String> = outcome.figures.iter().filter(|figure| is_figure(figure)).collect();
+        if !figures.is_empty() {
             line("\n```text");
-            outcome.figures.iter().take(FIGURES).for_each(|figure| line(figure));
-            if outcome.figures.len() > FIGURES {
-                line(&format!("... and {} lines more", outcome.figures.len() - FIGURES));
+            figures.iter().take(FIGURES).for_each(|figure| line(figure));
+            if figures.len() > FIGURES {
+                line(&format!("... and {} lines more", figures.len() - FIGURES));
             }
             line("```");
         }
@@ -75,11 +76,17 @@ fn found(verdict: &Result<String>) -> String {
     found.replace('|', "\\|")
 }
 
-/// What of the output of a part is figures of its own: not the lines of cargo and of the runners, nor of programs that are built.
+/// What of the output of a part is figures of its own: not the lines of cargo and of the runners, nor of programs that are built,
+/// nor what each run of a benchmark took.
 pub fn is_figure(line: &str) -> bool {
     let line = line.trim();
     let of_runner = ["running ", "test ", "test result:", "Doc-tests", "Running ", "Finished ", "Compiling ", "==>"];
-    line.contains(|letter: char| letter.is_ascii_digit()) && !of_runner.iter().any(|start| line.starts_with(start))
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let turn = line.split(' ').next().and_then(|word| word.split_once('/'));
+    let of_one_run = turn.is_some_and(|(run, runs)| is_number(run) && is_number(runs));
+    line.contains(|letter: char| letter.is_ascii_digit())
+        && !of_one_run
+        && !of_runner.iter().any(|start| line.starts_with(start))
 }
 
 fn title(name: &str) -> String {
@@ -143,9 +150,15 @@ mod tests {
 
     #[test]
     fn lines_of_runners_are_no_figures() {
-        for line in
-            ["test a ... ok", "running 5 tests", "test result: ok. 5 passed", "   Compiling a v0.1.0", "", "words"]
-        {
+        for line in [
+            "test a ... ok",
+            "running 5 tests",
+            "test result: ok. 5 passed",
+            "   Compiling a v0.1.0",
+            "",
+            "words",
+            "  2/5 cp: 1 s",
+        ] {
             assert!(!is_figure(line), "{line}");
         }
         assert!(is_figure("1500 swaps, 5 runs"));
