@@ -5,9 +5,12 @@
 
 use std::fmt;
 use std::fs;
+use std::iter;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use haul_sys::Errno;
 use haul_sys::in_use::{is_locked, is_open_for_writing};
@@ -106,6 +109,10 @@ pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &Sys
     loop_device_of(inode, system, search).map(InUse::Loop)
 }
 
+/// A claim that is gone after some moments is none.
+const MOMENT: Duration = Duration::from_millis(10);
+const MOMENTS: usize = 10;
+
 /// Whether a device, or a partition of it, is mounted, part of another one, or written by a process.
 pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
     let parts = with_partitions(node, system);
@@ -117,8 +124,14 @@ pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &S
     }
     // Who has a device for itself is refused another such claim on it, on the whole disk and on its partitions.
     let link = system.proc.join(format!("thread-self/fd/{}", file.as_raw_fd()));
-    let claim = openat(CWD, link, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
-    if matches!(claim, Err(Errno::BUSY)) {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let is_claimed = || matches!(openat(CWD, &link, flags, Mode::empty()), Err(Errno::BUSY));
+    // Who looks for a free loop device claims those that are taken for a moment, too.
+    let lasts = |()| {
+        thread::sleep(MOMENT);
+        is_claimed()
+    };
+    if is_claimed() && iter::repeat_n((), MOMENTS).all(lasts) {
         return Some(InUse::Claimed);
     }
     processes::write_to_device(&parts, system).then_some(InUse::Written)
@@ -131,7 +144,7 @@ fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, Pa
         let number = fs::read_to_string(path.join("dev")).ok()?;
         Some((device_number(number.trim())?, path))
     });
-    std::iter::once((node, dir)).chain(parts).collect()
+    iter::once((node, dir)).chain(parts).collect()
 }
 
 /// Where a device is mounted. btrfs has made-up device numbers in the table, so the name of the device counts too.
