@@ -10,7 +10,7 @@ use haul_testbed::{Command, TempDir, create_painted, skip, temp_dir};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
-/// What is read; the second is larger than what is read at once.
+/// What is read; the last is larger than what is read at once.
 const NAMES: [&str; 3] = ["src", "src/small", "src/large"];
 /// In seconds, before the times of modification, so that relatime notes the next access.
 const LONG_AGO: i64 = 946_684_800;
