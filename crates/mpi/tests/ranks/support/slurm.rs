@@ -1,9 +1,11 @@
-//! A batch system on this machine: Slurm's controller, and four nodes, each a daemon of its own, with all in a process
-//! namespace that goes with it.
+//! A batch system on this machine: Slurm's controller, and four nodes, each a daemon of its own, with all in namespaces
+//! that go with it: processes, network, mounts and shared memory.
+//!
+//! The first job of each system is job 1, and the names of its sockets and of its shared memory are made of that: no two
+//! systems may see each other's.
 
 use std::fmt::Write;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,13 +13,18 @@ use haul_testbed::process::WHOLE_TEST;
 use haul_testbed::{Child, Command, TempDir, skip, temp_dir};
 
 const NODES: usize = 4;
+/// The port of the controller; those of the nodes come after it. Nobody else is in that network.
+const PORT: usize = 6817;
+/// Ranks do not talk over the loopback: Open MPI leaves it out.
+const NETWORK: &str = "ip link set lo up; ip link add eth0 type veth peer name eth1; \
+    ip address add 10.77.0.1/24 dev eth0; ip link set eth0 up; ip link set eth1 up";
 /// How long anything may take here: a step starts in a second or two.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The batch system. Its commands are run with [`Slurm::command`].
 pub struct Slurm {
     dir: TempDir,
-    _daemons: Child,
+    daemons: Child,
 }
 
 impl Slurm {
@@ -42,15 +49,19 @@ impl Slurm {
             write!(line, "slurmd -D -f \"$0\" -N node{node} & ").expect("a String takes everything");
             line
         });
-        // The shell is the first process of the namespace: all others end with it.
-        let script = format!("echo machine >/proc/sys/kernel/hostname; slurmctld -D -f \"$0\" & {nodes} wait");
+        // The shell is the first process of its namespace: all others end with it.
+        let script = format!(
+            "echo machine >/proc/sys/kernel/hostname; {NETWORK}; mount -t tmpfs tmpfs /dev/shm; \
+             slurmctld -D -f \"$0\" & {nodes} wait"
+        );
         let log = File::create_new(dir.path().join("log")).expect("a file");
         let mut daemons = Command::new("unshare");
-        daemons.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "sh", "-c", &script]);
+        daemons.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc", "--net"]);
+        daemons.args(["sh", "-c", &script]);
         daemons.arg(dir.path().join("slurm.conf")).env("PATH", with_sbin());
         daemons.stdout(log.try_clone().expect("a descriptor")).stderr(log).deadline(WHOLE_TEST);
         let daemons = daemons.spawn().expect("unshare can be run");
-        let slurm = Slurm { dir, _daemons: daemons };
+        let slurm = Slurm { dir, daemons };
         slurm.until("its nodes are ready", || {
             let states =
                 slurm.command("sinfo").args(["--noheader", "--Node", "--format=%T"]).output().expect("sinfo runs");
@@ -69,9 +80,10 @@ impl Slurm {
         self.dir.path().join("programs")
     }
 
-    /// A command that is to know of this system.
+    /// A command that is to know of this system. It runs in the network of the daemons, and sees the machine's processes.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.daemons.id().to_string(), "--uts", "--ipc", "--net", "--", program]);
         command.env("SLURM_CONF", self.dir.path().join("slurm.conf")).env("LC_ALL", "C");
         command.env("PATH", format!("{}:{}", self.programs().display(), with_sbin()));
         command.current_dir(self.root().join("here"));
@@ -162,19 +174,15 @@ impl Slurm {
 
 /// Nothing of the machine's own configuration; no secret between the daemons, since nobody else reaches them.
 fn configuration(dir: &Path) -> String {
-    // All at the same time, so that they differ.
-    let free: Vec<TcpListener> =
-        (0..=NODES).map(|_| TcpListener::bind(("127.0.0.1", 0)).expect("a port is free")).collect();
-    let ports: Vec<u16> = free.iter().map(|port| port.local_addr().expect("it is bound").port()).collect();
     let nodes: String = (1..=NODES).fold(String::new(), |mut lines, node| {
-        let node = format_args!("node{node} NodeHostname=machine NodeAddr=127.0.0.1 Port={}", ports[node]);
+        let node = format_args!("node{node} NodeHostname=machine NodeAddr=127.0.0.1 Port={}", PORT + node);
         writeln!(lines, "NodeName={node} CPUs=16 RealMemory=65536 State=UNKNOWN").expect("a String takes everything");
         lines
     });
     format!(
         "ClusterName=test\n\
          SlurmctldHost=machine(127.0.0.1)\n\
-         SlurmctldPort={}\n\
+         SlurmctldPort={PORT}\n\
          AuthType=auth/none\n\
          CredType=cred/none\n\
          SlurmUser=root\n\
@@ -195,7 +203,6 @@ fn configuration(dir: &Path) -> String {
          SchedulerParameters=sched_interval=1\n\
          {nodes}\
          PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
-        ports[0],
         dir = dir.display()
     )
 }
