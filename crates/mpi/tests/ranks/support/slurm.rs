@@ -85,6 +85,8 @@ impl Slurm {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.daemons.id().to_string(), "--uts", "--ipc", "--net", "--", program]);
         command.env("SLURM_CONF", self.dir.path().join("slurm.conf")).env("LC_ALL", "C");
+        // As the documentation says. Without it a rank may leave MPI_Init too soon, and end another by its first message.
+        command.env("SLURM_PMIX_FENCE", "tree");
         command.env("PATH", format!("{}:{}", self.programs().display(), with_sbin()));
         command.current_dir(self.root().join("here"));
         command
