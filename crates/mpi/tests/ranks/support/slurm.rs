@@ -18,6 +18,9 @@ const PORT: usize = 6817;
 /// Ranks do not talk over the loopback: Open MPI leaves it out.
 const NETWORK: &str = "ip link set lo up; ip link add eth0 type veth peer name eth1; \
     ip address add 10.77.0.1/24 dev eth0; ip link set eth0 up; ip link set eth1 up";
+/// A job that names variables of its own gets the environment of a login, too: not with what this machine's root sets up in one.
+const LOGIN: &str = "for profile in ~/.profile ~/.bash_profile ~/.bash_login; do \
+    if [ -e \"$profile\" ]; then mount --bind /dev/null \"$profile\"; fi; done";
 /// How long anything may take here: a step starts in a second or two.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -51,8 +54,8 @@ impl Slurm {
         });
         // The shell is the first process of its namespace: all others end with it.
         let script = format!(
-            "echo machine >/proc/sys/kernel/hostname; {NETWORK}; mount -t tmpfs tmpfs /dev/shm; \
-             slurmctld -D -f \"$0\" & {nodes} wait"
+            "echo machine >/proc/sys/kernel/hostname; {NETWORK}; {LOGIN}; \
+             mount -t tmpfs tmpfs /dev/shm; slurmctld -D -f \"$0\" & {nodes} wait"
         );
         let log = File::create_new(dir.path().join("log")).expect("a file");
         let mut daemons = Command::new("unshare");
