@@ -306,6 +306,24 @@ fn while_a_run_only_deletes_progress_says_so_and_how_much() {
 }
 
 #[test]
+fn a_dry_run_tells_no_progress_however_long_it_takes() {
+    if !haul_testbed::guest::has("strace") {
+        return haul_testbed::skip("strace is missing");
+    }
+    let dir = scene();
+    let events = |options: &[&str]| {
+        let mut command = Command::new("strace");
+        // Each directory is read by two calls at least: more than a second together.
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=getdents64"]);
+        command.args(["-e", "inject=getdents64:delay_enter=700000", HAUL, "--json", "-aT"]);
+        let output = command.args(options).args(["tree", "dest"]).current_dir(dir.path()).output();
+        lines(&output.expect("strace can be run"))
+    };
+    assert!(of(&events(&["--dry-run"]), "progress").is_empty());
+    assert!(!of(&events(&[]), "progress").is_empty(), "it was slow enough");
+}
+
+#[test]
 fn what_prints_on_standard_output_does_not_go_with_it() {
     let dir = scene();
     for arguments in [
