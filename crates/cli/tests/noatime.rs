@@ -61,11 +61,35 @@ fn sources_are_read_without_a_trace() {
         &["-r", "--engine=io-uring", "src", "uring"],
         &["-rT", "--update=content", "src", "new"],
         &["-rT", "--compare", "src", "new"],
+        &["-rT", "--delete", "src", "new"],
+        &["-rT", "--delete", "--atomic", "src", "new"],
     ] {
         forget(&dir);
         run(&dir, &[&["--open-noatime"], arguments].concat());
         assert_eq!(seen(&dir), [false; 3], "{arguments:?}");
     }
+}
+
+/// What is moved to another filesystem is compared with its copy before it goes, and may stay.
+#[test]
+fn a_move_that_leaves_them_leaves_no_trace() {
+    let Some(dir) = scene() else { return };
+    let Ok(memory) = TempDir::new_in("/dev/shm") else { return skip("there is no /dev/shm") };
+    let dest = memory.path().to_str().expect("it is text");
+    run(&dir, &["-r", "src", dest]);
+    fs::write(memory.path().join("src/small"), "other").expect("it can be written");
+    forget(&dir);
+    let long_ago = fs::metadata(dir.path().join("src/small")).expect("it is there").modified().expect("it has one");
+    let copy = fs::File::options().write(true).open(memory.path().join("src/small")).expect("it is ours");
+    copy.set_modified(long_ago).expect("it is ours");
+    let mut command = Command::new(HAUL);
+    command.args(["--open-noatime", "--move", "--update=changed", "src", dest]).current_dir(dir.path());
+    let output = command.output().expect("haul can be run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("not removing 'src/small'"), "{said}");
+    assert!(!dir.path().join("src/large").exists(), "{said}");
+    let seen = ["src", "src/small"].map(|name| fs::metadata(dir.path().join(name)).expect("it stays").atime());
+    assert_eq!(seen, [LONG_AGO; 2]);
 }
 
 #[test]

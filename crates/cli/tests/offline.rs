@@ -124,6 +124,24 @@ fn a_move_leaves_it_and_a_link_to_it_reads_nothing() {
     assert_eq!(copied(&dir, &["--skip-offline", "-l", "taken", "to"]).0.as_deref(), Some("on tape"));
 }
 
+/// Before a source goes whose copy is up to date, the two are compared.
+#[test]
+fn a_move_leaves_it_where_its_copy_is_up_to_date() {
+    let Some(dir) = scene() else { return };
+    let Ok(memory) = TempDir::new_in("/dev/shm") else { return skip("there is no /dev/shm") };
+    let dest = memory.path().to_str().expect("it is text");
+    let output = run(&dir, ARCHIVED, &["-p", "taken", "here", dest]);
+    assert!(output.status.success(), "{output:?}");
+    for (more, stays) in [(&["--dry-run"][..], [true, true]), (&[], [true, false])] {
+        let options = ["--skip-offline", "--debug", "--move", "--update=changed"];
+        let output = run(&dir, RELEASED, &[&options, more, &["taken", "here", dest]].concat());
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success() && !said.contains("removed 'taken'"), "{said}");
+        assert!(said.contains("offline"), "{said}");
+        assert_eq!(["taken", "here"].map(|name| dir.path().join(name).exists()), stays, "{said}");
+    }
+}
+
 #[test]
 fn a_dry_run_and_a_comparison_leave_it_out() {
     let Some(dir) = scene() else { return };

@@ -94,10 +94,11 @@ pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Res
 pub(crate) fn are_alike(
     source: (Spot<'_>, Inode),
     copy: (Spot<'_>, Inode),
+    open_noatime: bool,
     stop: &(dyn Fn() -> bool + Sync),
     buffers: &mut Buffers,
 ) -> Result<bool, Error> {
-    let plan = Plan { dereference: Dereference::Never, ..Plan::default() };
+    let plan = Plan { dereference: Dereference::Never, open_noatime, ..Plan::default() };
     let rules = Rules { plan: &plan, xattrs: &XattrRules::default(), stop, offline: Arc::default() };
     let is_known = source.1.kind != Kind::Unknown;
     let Outcome { differences, problems, .. } = compare_both(&rules, source, copy, buffers);

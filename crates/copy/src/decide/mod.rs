@@ -91,6 +91,8 @@ pub(crate) fn decide(source: &Source<'_>, existing: &Existing, answers: &Answers
     let reads = match decision {
         // Nobody is asked about what is not copied. To tell two files apart whose numbers say nothing, they are read.
         Decision::Ask(fact) => matches!(fact, Fact::Contents | Fact::Overwrite | Fact::Identity),
+        // It is compared with its copy before it goes.
+        Decision::Keep(Kept::Same) => plan.moves,
         Decision::Nothing | Decision::Keep(_) | Decision::Refuse(_) => false,
         _ => true,
     };

@@ -22,12 +22,12 @@ use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::finish::removal::Removal;
 use crate::meta::Object;
-use crate::plan::Delete;
+use crate::plan::{Delete, Plan};
 use crate::publish::Sides;
 use crate::schedule::limits::affordable_threads;
 use crate::walk::{
     Listed, Listing, Names, PathCursor, Spot, case_counts, is_empty_directory, names_in, names_on, reopen_directory,
-    tagged_cache,
+    set_noatime, tagged_cache,
 };
 use crate::work::directory::{Directory, FullDirectory};
 
@@ -75,7 +75,7 @@ pub(crate) fn delete_extra(worker: &mut Worker<'_>, directory: &FullDirectory) -
 fn look_through(worker: &mut Worker<'_>, pair: &Pair<'_>) -> Result<(), Error> {
     let cannot_read = |errno| Error::new(What::CannotAccess, pair.place.dest_path.path()).errno(errno);
     let opened = reopen_directory(pair.sides.dest.as_fd()).map_err(cannot_read)?;
-    let known = pair.names_of_source()?;
+    let known = pair.names_of_source(worker.cx.plan)?;
     let mut listing = Listing::default();
     let mut is_filled = pair.delete.force;
     while listing.read(opened.as_fd()).map_err(cannot_read)? {
@@ -184,11 +184,14 @@ fn remove_each(worker: &mut Worker<'_>, pair: &Pair<'_>, extras: &[Extra], next:
 impl Pair<'_> {
     /// The first names of the source, all of them unless there are very many: they need not be asked for one by one, which takes
     /// longer.
-    fn names_of_source(&self) -> Result<HashSet<OsString>, Error> {
+    fn names_of_source(&self, plan: &Plan) -> Result<HashSet<OsString>, Error> {
         if self.delete.excluded {
             return Ok(HashSet::new());
         }
         let opened = reopen_directory(self.sides.source.as_fd()).map_err(|errno| self.unreadable(errno))?;
+        if plan.open_noatime {
+            set_noatime(&opened);
+        }
         let mut listing = Listing::default();
         listing.read(opened.as_fd()).map_err(|errno| self.unreadable(errno))?;
         Ok(iter::from_fn(|| listing.next_of_batch()).map(|listed| listed.name).collect())

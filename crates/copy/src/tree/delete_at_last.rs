@@ -14,10 +14,12 @@ use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::finish::{deletion, directories};
 use crate::meta::NewEntries;
+use crate::plan::Plan;
 use crate::publish::Sides;
 use crate::tree::walker::Walker;
 use crate::walk::{
-    self, Descent, Listed, Listing, NotAbove, PathNode, Spot, open_above, reopen_directory, tagged_cache,
+    self, Descent, Listed, Listing, NotAbove, PathNode, Spot, open_above, reopen_directory, set_noatime,
+    set_noatime_as, tagged_cache,
 };
 use crate::work::directory::{Directory, FullDirectory};
 
@@ -37,7 +39,7 @@ pub(super) fn delete_at_last(walker: &mut Walker<'_>, root: FullDirectory) {
     if cx.services.deletions.is_over() {
         return;
     }
-    let opened = root.sides.as_ref().map_or(Err(Errno::STALE), |sides| to_be_read(sides));
+    let opened = root.sides.as_ref().map_or(Err(Errno::STALE), |sides| to_be_read(sides, cx.plan));
     let opened = worker.report.check(opened, What::CannotAccess, root.place.dest_path.path());
     let Ok(sides) = opened else { return };
     let root = Pair { place: root.place, sides: Some(sides), listing: Listing::default() };
@@ -86,9 +88,13 @@ fn tidy(walker: &mut Walker<'_>, pair: &Pair) {
 }
 
 /// The same two directories, both open to be read.
-fn to_be_read(sides: &Sides) -> Result<Arc<Sides>, Errno> {
+fn to_be_read(sides: &Sides, plan: &Plan) -> Result<Arc<Sides>, Errno> {
     let [source, dest] = sides.both().map(reopen_directory);
-    Ok(Arc::new(Sides::new(source?, dest?, &sides.dest_path)))
+    let source = source?;
+    if plan.open_noatime {
+        set_noatime(&source);
+    }
+    Ok(Arc::new(Sides::new(source, dest?, &sides.dest_path)))
 }
 
 impl Pair {
@@ -101,6 +107,7 @@ impl Pair {
         let [source_path, dest_path] = [&place.source_path, &place.dest_path].map(|path| path.below(name));
         // What cannot be opened was not entered either, or is no directory any more.
         let (source, source_inode) = open(sides.source.as_fd(), name).ok()?;
+        set_noatime_as(&sides.source, &source);
         let (dest, dest_inode) = open(sides.dest.as_fd(), name).ok()?;
         let above = place.source_inode.id.device();
         let (wanted, path) = (cx.wanted(), || place.source_path.joined_below_root(name));
@@ -161,6 +168,7 @@ impl walk::Level for Pair {
             opened.map(|(fd, _)| fd).map_err(|why: NotAbove| why.error(path))
         };
         let source = up(inner.source.as_fd(), &place.source_inode, &place.source_path)?;
+        set_noatime_as(&inner.source, &source);
         let dest = up(inner.dest.as_fd(), &place.dest_inode, &place.dest_path)?;
         Ok(Arc::new(Sides::new(source, dest, &place.dest_path)))
     }

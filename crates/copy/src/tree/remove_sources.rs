@@ -25,6 +25,7 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use crate::compare;
 use crate::context::{RunContext, Worker};
+use crate::decide::is_left_to_archives;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::meta::Object;
@@ -35,7 +36,7 @@ use crate::tree::operands::{name_in, strip};
 use crate::tree::rename::name_to_move;
 use crate::walk::{
     Descent, Level, Listed, Listing, NotAbove, Operand, Party, PathNode, Spot, is_mounted, last_component, open_above,
-    open_directory, path_below, reopen_directory, sync_directory, tagged_cache,
+    open_directory, path_below, reopen_directory, set_noatime, set_noatime_as, sync_directory, tagged_cache,
 };
 use crate::work::directory::are_within;
 
@@ -168,7 +169,9 @@ impl Level for Pair {
             let opened = open_above(inner.as_fd(), flags, |now| now.is_same_file_as(&self.inodes[side]));
             opened.map(|(fd, _)| fd).map_err(|why: NotAbove| why.error(&self.paths[side]))
         };
-        Ok([up(source, OFlags::RDONLY, 0)?, up(copy, OFlags::PATH, 1)?])
+        let outer = up(source, OFlags::RDONLY, 0)?;
+        set_noatime_as(source, &outer);
+        Ok([outer, up(copy, OFlags::PATH, 1)?])
     }
 }
 
@@ -346,11 +349,14 @@ impl Removal<'_, '_> {
             };
         }
         let cx = self.worker.cx;
-        let cancel = &cx.session.cancel;
-        let alike = compare::are_alike((source, *inode), (copy, found), &|| cancel.is_cancelled(), &mut self.buffers);
+        if is_left_to_archives(inode.kind, cx.plan) && cx.services.offline.contain(source, inode, false) {
+            return Fate::Stays;
+        }
+        let stop = || cx.session.cancel.is_cancelled();
+        let alike = compare::are_alike((source, *inode), (copy, found), cx.plan.open_noatime, &stop, &mut self.buffers);
         match alike {
             // A comparison that was stopped has proven nothing.
-            _ if cancel.is_cancelled() => Fate::Stays,
+            _ if stop() => Fate::Stays,
             Ok(true) => match self.make_durable((copy, &found), above) {
                 Ok(()) => self.unlink(source, inode),
                 Err(error) => self.report(error),
@@ -430,6 +436,9 @@ impl Removal<'_, '_> {
             }
         };
         let (source_dir, source_inode) = open(source, OFlags::RDONLY, inode)?;
+        if cx.plan.open_noatime {
+            set_noatime(&source_dir);
+        }
         // Where nobody can tell, it counts as one.
         let is_mounted = || source.dir().and_then(|dir| is_mounted(source_dir.as_fd(), dir)).unwrap_or(true);
         if above.is_some() && (device != Some(source_inode.id.device()) || is_mounted()) {

@@ -63,7 +63,7 @@ pub const FLAGS: &[Flag] = &[
                   offline or by those for recall. Such a file is skipped as by -n: it is counted as offline, and named with --debug and --json. \
                   What stands at its destination stays as it is, and so does, with --move, the SOURCE. --compare \
                   leaves it out, too. Where it would not be read, since its copy is up to date (-u) or a link (-l, \
-                  -s), it counts as any other; but --move leaves it out where it could rename it, too.",
+                  -s), it counts as any other; but --move leaves it out then, too, and where it could rename it.",
         effect: Switch(|draft| draft.plan.skip_offline = true),
         modes: &[Mode::Compare],
         ..Flag::own(Source)
@@ -75,7 +75,8 @@ pub const FLAGS: &[Flag] = &[
                   allows that: for root, and for what belongs to who runs haul; others as usual. That spares a server \
                   a write for each file. Most filesystems are mounted with relatime or noatime and note such a time \
                   seldom or never anyway. For symbolic links the kernel has no such way; what is only looked into \
-                  (--list-out, the tags of --exclude-caches, --smart) is opened as usual.",
+                  (--list-out, the tags of --exclude-caches, --smart; two files whose numbers do not tell whether they are one) is \
+                  opened as usual.",
         effect: Switch(|draft| draft.plan.open_noatime = true),
         modes: &[Mode::Compare],
         ..Flag::own(Source)
