@@ -43,11 +43,18 @@ pub fn run(args: &[String]) -> Result {
         return Err(format!("no target {unknown:?}; there are: {}", known.join(" ")));
     }
     let programs = build(&place, names)?;
+    all.retain(|(name, _)| names.is_empty() || names.contains(name));
     println!(
         "{:<12} {:>10} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6}  crashes",
-        "target", "runs", "seconds", "runs/s", "coverage", "seeds'", "corpus", "MiB"
+        format!("{} targets", all.len()),
+        "runs",
+        "seconds",
+        "runs/s",
+        "coverage",
+        "seeds'",
+        "corpus",
+        "MiB"
     );
-    all.retain(|(name, _)| names.is_empty() || names.contains(name));
     let crashed = side_by_side(&all, |name, count| one(name, &programs.join(name), &place, count, seconds))?;
     if crashed.is_empty() { Ok(()) } else { Err(format!("crashed: {}", crashed.join(", "))) }
 }

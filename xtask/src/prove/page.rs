@@ -80,13 +80,14 @@ fn found(verdict: &Result<String>) -> String {
 /// nor what each run of a benchmark took.
 pub fn is_figure(line: &str) -> bool {
     let line = line.trim();
-    let of_runner = ["running ", "test ", "test result:", "Doc-tests", "Running ", "Finished ", "Compiling ", "==>"];
+    let of_runner = ["running ", "test ", "test result:", "Doc-tests", "==>"];
+    let of_cargo = ["Running ", "Finished ", "Compiling ", "Downloaded ", "Downloading ", "Updating ", "Locking "];
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let turn = line.split(' ').next().and_then(|word| word.split_once('/'));
     let of_one_run = turn.is_some_and(|(run, runs)| is_number(run) && is_number(runs));
     line.contains(|letter: char| letter.is_ascii_digit())
         && !of_one_run
-        && !of_runner.iter().any(|start| line.starts_with(start))
+        && !of_runner.iter().chain(&of_cargo).any(|start| line.starts_with(start))
 }
 
 fn title(name: &str) -> String {
@@ -155,6 +156,7 @@ mod tests {
             "running 5 tests",
             "test result: ok. 5 passed",
             "   Compiling a v0.1.0",
+            "  Downloaded a v0.1.0",
             "",
             "words",
             "  2/5 cp: 1 s",
