@@ -18,8 +18,7 @@ use crate::plan::Plan;
 use crate::publish::Sides;
 use crate::tree::walker::Walker;
 use crate::walk::{
-    self, Descent, Listed, Listing, NotAbove, PathNode, Spot, open_above, reopen_directory, set_noatime,
-    set_noatime_as, tagged_cache,
+    self, Descent, Listed, Listing, NotAbove, PathNode, Spot, open_above, reopen_directory, set_noatime, tagged_cache,
 };
 use crate::work::directory::{Directory, FullDirectory};
 
@@ -107,7 +106,9 @@ impl Pair {
         let [source_path, dest_path] = [&place.source_path, &place.dest_path].map(|path| path.below(name));
         // What cannot be opened was not entered either, or is no directory any more.
         let (source, source_inode) = open(sides.source.as_fd(), name).ok()?;
-        set_noatime_as(&sides.source, &source);
+        if cx.plan.open_noatime {
+            set_noatime(&source);
+        }
         let (dest, dest_inode) = open(sides.dest.as_fd(), name).ok()?;
         let above = place.source_inode.id.device();
         let (wanted, path) = (cx.wanted(), || place.source_path.joined_below_root(name));
@@ -168,7 +169,6 @@ impl walk::Level for Pair {
             opened.map(|(fd, _)| fd).map_err(|why: NotAbove| why.error(path))
         };
         let source = up(inner.source.as_fd(), &place.source_inode, &place.source_path)?;
-        set_noatime_as(&inner.source, &source);
         let dest = up(inner.dest.as_fd(), &place.dest_inode, &place.dest_path)?;
         Ok(Arc::new(Sides::new(source, dest, &place.dest_path)))
     }

@@ -25,7 +25,6 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use crate::compare;
 use crate::context::{RunContext, Worker};
-use crate::decide::is_left_to_archives;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::meta::Object;
@@ -36,7 +35,7 @@ use crate::tree::operands::{name_in, strip};
 use crate::tree::rename::name_to_move;
 use crate::walk::{
     Descent, Level, Listed, Listing, NotAbove, Operand, Party, PathNode, Spot, is_mounted, last_component, open_above,
-    open_directory, path_below, reopen_directory, set_noatime, set_noatime_as, sync_directory, tagged_cache,
+    open_directory, path_below, reopen_directory, set_noatime, sync_directory, tagged_cache,
 };
 use crate::work::directory::are_within;
 
@@ -169,9 +168,7 @@ impl Level for Pair {
             let opened = open_above(inner.as_fd(), flags, |now| now.is_same_file_as(&self.inodes[side]));
             opened.map(|(fd, _)| fd).map_err(|why: NotAbove| why.error(&self.paths[side]))
         };
-        let outer = up(source, OFlags::RDONLY, 0)?;
-        set_noatime_as(source, &outer);
-        Ok([outer, up(copy, OFlags::PATH, 1)?])
+        Ok([up(source, OFlags::RDONLY, 0)?, up(copy, OFlags::PATH, 1)?])
     }
 }
 
@@ -349,9 +346,6 @@ impl Removal<'_, '_> {
             };
         }
         let cx = self.worker.cx;
-        if is_left_to_archives(inode.kind, cx.plan) && cx.services.offline.contain(source, inode, false) {
-            return Fate::Stays;
-        }
         let stop = || cx.session.cancel.is_cancelled();
         let alike = compare::are_alike((source, *inode), (copy, found), cx.plan.open_noatime, &stop, &mut self.buffers);
         match alike {

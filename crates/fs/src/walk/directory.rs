@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{
-    AtFlags, Dir, DirEntry, Mode, OFlags, StatxAttributes, StatxFlags, fcntl_getfl, fcntl_setfl, fsync, openat, statx,
+    AtFlags, Dir, DirEntry, Mode, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fsync, openat, statx,
 };
 use haul_sys::rustix::io::retry_on_intr;
 use haul_sys::rustix::path::Arg;
@@ -29,14 +29,8 @@ pub fn reopen_directory(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// From now on reading an open directory does not set its time of access, where the kernel lets the caller have that: the owner
 /// and root (`O_NOATIME` of open(2), by fcntl(2)).
 pub fn set_noatime(dir: impl AsFd) {
+    // Who may not have it reads as usual.
     _ = fcntl_setfl(dir, OFlags::NOATIME);
-}
-
-/// The same, if it is so of another one.
-pub fn set_noatime_as(other: impl AsFd, dir: impl AsFd) {
-    if fcntl_getfl(other).is_ok_and(|flags| flags.contains(OFlags::NOATIME)) {
-        set_noatime(dir);
-    }
 }
 
 /// Everything in a directory, which may be open as a handle, as far as it can be read.

@@ -30,8 +30,7 @@ mod upwards;
 pub use cache_tag::tagged_cache;
 pub use descent::{Descent, Level};
 pub use directory::{
-    entries_of, is_empty_directory, is_mounted, open_directory, reopen_directory, set_noatime, set_noatime_as,
-    sync_directory,
+    entries_of, is_empty_directory, is_mounted, open_directory, reopen_directory, set_noatime, sync_directory,
 };
 pub use entered::Entered;
 pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, name_one_directory, one_entry};

@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
+use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, openat};
 
 use crate::error::{Error, What};
 
+use super::directory::set_noatime;
 use super::path::PathNode;
 
 /// Why a directory could not be opened from one in it.
@@ -38,6 +39,7 @@ impl NotAbove {
 }
 
 /// Opens the directory that this one is in with these flags, if it is the one that is meant. Gives its attributes, too.
+/// Where this one has `O_NOATIME`, so has the other, if the kernel allows it.
 ///
 /// # Errors
 /// See [`NotAbove`].
@@ -49,6 +51,9 @@ pub fn open_above(
     let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(inner, "..", flags, Mode::empty()).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
     let (inode, fd) = opened.map_err(NotAbove::Errno)?;
+    if fcntl_getfl(inner).is_ok_and(|flags| flags.contains(OFlags::NOATIME)) {
+        set_noatime(&fd);
+    }
     if is_meant(&inode) { Ok((fd, inode)) } else { Err(NotAbove::Moved) }
 }
 
@@ -104,6 +109,18 @@ mod tests {
         let file = File::create(dir.path().join("no directory")).unwrap();
         let up: Vec<_> = upwards(file.as_fd()).map(|found| found.map(drop)).collect();
         assert_eq!(up, [Ok(()), Err(Errno::NOTDIR)]);
+    }
+
+    #[test]
+    fn who_came_in_without_times_of_access_goes_out_so() {
+        let dir = temp_dir();
+        let inner = dir.path().join("d");
+        fs::create_dir(&inner).unwrap();
+        for flags in [OFlags::empty(), OFlags::NOATIME] {
+            let inner = haul_sys::rustix::fs::open(&inner, OFlags::RDONLY | flags, Mode::empty()).unwrap();
+            let (above, _) = open_above(inner.as_fd(), OFlags::RDONLY, |_| true).unwrap();
+            assert_eq!(fcntl_getfl(&above).unwrap() & OFlags::NOATIME, flags);
+        }
     }
 
     #[test]

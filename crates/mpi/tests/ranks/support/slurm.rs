@@ -60,7 +60,7 @@ impl Slurm {
         let log = File::create_new(dir.path().join("log")).expect("a file");
         let mut daemons = Command::new("unshare");
         daemons.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc", "--net"]);
-        daemons.args(["sh", "-c", &script]);
+        daemons.args(["sh", "-ec", &script]);
         daemons.arg(dir.path().join("slurm.conf")).env("PATH", with_sbin());
         daemons.stdout(log.try_clone().expect("a descriptor")).stderr(log).deadline(WHOLE_TEST);
         let daemons = daemons.spawn().expect("unshare can be run");
