@@ -46,7 +46,7 @@ pub fn run(args: &[String]) -> Result {
     all.retain(|(name, _)| names.is_empty() || names.contains(name));
     println!(
         "{:<12} {:>10} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6}  crashes",
-        format!("{} targets", all.len()),
+        format!("targets: {}", all.len()),
         "runs",
         "seconds",
         "runs/s",
