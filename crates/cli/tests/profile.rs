@@ -52,7 +52,7 @@ fn profile_of(dir: &Path, engine: EngineName) -> Profile {
 fn of(dir: &Path, entries: Vec<Entry>) -> Profile {
     let place = place_of(dir).expect("it can be opened").expect("it is known");
     let directory = dir.to_string_lossy().into_owned();
-    Profile { places: vec![PlaceEntry { origin: String::new(), directory, place, entries }] }
+    Profile { places: vec![PlaceEntry { directory, place, entries, ..PlaceEntry::default() }] }
 }
 
 fn save(profile: &Profile, path: &Path) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_io::moved::Moved;
-use haul_io::profile::Setting;
+use haul_io::profile::{Setting, Stripes};
 pub use haul_io::strategy::HoleSearch;
 pub use haul_io::transfer::Tried;
 use haul_sys::inode::{Inode, Kind};
@@ -101,6 +101,15 @@ pub enum Event<'a> {
     Skipped(Cow<'a, Path>, Kept),
     /// In a dry run: what a copy would do about an entry. What it would refuse is a [`Event::Problem`], as in a copy.
     Planned(Planned<'a>),
+    /// A file was made on Lustre with the layout that a profile wants (`--explain`).
+    Striped {
+        /// The file.
+        dest: Cow<'a, Path>,
+        /// How it is striped; `None` if as its source.
+        stripes: Option<Cow<'a, Stripes>>,
+        /// The name under which the profile was read.
+        profile: Cow<'a, str>,
+    },
     /// Data of this file is about to be moved.
     DataStarted {
         /// The source.
@@ -281,6 +290,9 @@ impl Event<'_> {
                 other_name: planned.other_name.map(kept),
                 ..planned
             }),
+            Event::Striped { dest, stripes, profile } => {
+                Event::Striped { dest: kept(dest), stripes: stripes.map(kept), profile: kept(profile) }
+            }
             Event::DataStarted { source, size } => Event::DataStarted { source: kept(source), size },
             Event::Progress(moved) => Event::Progress(moved),
             Event::Spared { bytes, whole } => Event::Spared { bytes, whole },
@@ -311,6 +323,7 @@ impl Event<'_> {
                 Event::UnBackedUp { backup: a, dest: b } | Event::ParentMade { source: a, dest: b } => of(a) + of(b),
                 Event::Removed(path) | Event::Deleted { path, .. } | Event::Skipped(path, _) => of(path),
                 Event::DataStarted { source, .. } | Event::SourceRemoved { source, .. } => of(source),
+                Event::Striped { dest, profile, .. } => of(dest) + profile.len(),
                 Event::Planned(Planned { source, dest, backup, other_name, .. }) => {
                     of(source)
                         + of(dest)

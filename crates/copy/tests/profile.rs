@@ -59,7 +59,7 @@ fn copy(plan: &Plan) -> (Summary, usize) {
 fn plan(dir: &Path, entries: Vec<Entry>) -> Plan {
     let place = place_of(dir).unwrap().expect("it can be told from others");
     let (origin, directory) = ("p".to_owned(), String::new());
-    let profile = Profile { places: vec![PlaceEntry { origin, directory, place, entries }] };
+    let profile = Profile { places: vec![PlaceEntry { origin, directory, place, entries, ..PlaceEntry::default() }] };
     Plan {
         sources: vec![dir.join("from").into()],
         destination: Destination::Exactly(dir.join("to").into()),

@@ -379,6 +379,9 @@ impl Observer for Report {
                     self.screen().print(&text);
                 }
             }
+            Event::Striped { dest, stripes, profile } if self.show.explain => {
+                self.screen().print(&words::striped(dest, stripes.as_deref(), profile, &self.quoter));
+            }
             _ => {}
         }
     }

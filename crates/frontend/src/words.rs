@@ -9,6 +9,7 @@ use haul_copy::filter::Rule;
 use haul_copy::images::ImageReport;
 use haul_copy::plan::{EngineName, Reflink};
 use haul_io::moved::{Moved, Refusal};
+use haul_io::profile::Stripes;
 use haul_sys::Errno;
 
 use crate::errno::strerror;
@@ -179,6 +180,13 @@ pub(crate) fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
         text.extend(image_words(image));
     }
     text
+}
+
+/// The line of `--explain` for a new file on Lustre.
+pub(crate) fn striped(dest: &Path, stripes: Option<&Stripes>, profile: &str, quoter: &Quoter) -> Vec<u8> {
+    let how = stripes.map_or_else(|| "striped as its source".to_owned(), ToString::to_string);
+    let profile = quoter.always(profile.as_bytes());
+    [&quoter.path(dest)[..], b": ", how.as_bytes(), b", as profile ", &profile, b" says\n"].concat()
 }
 
 /// What is known of a disk image, region by region.

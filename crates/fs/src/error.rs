@@ -199,6 +199,8 @@ what! {
     CannotBackup = "cannot backup {path}",
     CannotUnBackup = "cannot un-backup {path}",
     CannotRemove = "cannot remove {path}",
+    /// On Lustre; `other` is the profile that wants other stripes.
+    CannotStripe = "cannot stripe {path} as the profile {other} says, so it has the stripes of its directory",
     IntoItself = "cannot copy a directory, {path}, into itself, {other}",
     HardLinkToDirectory = "will not create hard link {path} to directory {other}",
     CyclicLink = "cannot copy cyclic symbolic link {path}",

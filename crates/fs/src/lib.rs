@@ -6,6 +6,7 @@
 //!   [`preserve`] says which of them.
 //! * [`links`] is the table of what was made for which source; it spills to a file that has no name.
 //! * [`mounts`] tells what mounts show of directories, and where.
+//! * [`layout`] is over how many servers Lustre stripes a file.
 //! * [`offline`] tells which files an archive has taken away.
 //! * [`temporary`] makes names for files that are not whole.
 //! * [`error`] is the one error type: what failed, on which path, what the kernel said.
@@ -17,6 +18,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 pub mod error;
+pub mod layout;
 pub mod links;
 pub mod meta;
 pub mod mounts;

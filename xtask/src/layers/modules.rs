@@ -87,7 +87,7 @@ const IO_LEVELS: &[&[&str]] = &[
 
 /// Those of haul-fs.
 const FS_LEVELS: &[&[&str]] =
-    &[&["error", "mounts", "preserve", "temporary"], &["walk", "meta", "links"], &["offline"], &["lib"]];
+    &[&["error", "mounts", "preserve", "temporary"], &["walk", "meta", "links"], &["offline", "layout"], &["lib"]];
 
 impl Plan {
     fn level(&self, module: &str) -> Option<usize> {

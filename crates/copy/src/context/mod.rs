@@ -5,6 +5,7 @@ pub(crate) mod deletions;
 pub(crate) mod free_space;
 pub(crate) mod name_queue;
 pub(crate) mod stays;
+pub(crate) mod striping;
 #[cfg(test)]
 pub(crate) mod test_support;
 
@@ -21,6 +22,7 @@ use deletions::Deletions;
 use free_space::FreeSpaceGate;
 use name_queue::NameQueue;
 use stays::Stays;
+use striping::StripedFilesystems;
 
 use crate::attributes::{Attributes, DeferredFlags};
 use crate::decide::Wanted;
@@ -106,6 +108,8 @@ pub(crate) struct Services {
     /// Which filesystems show files of others.
     pub identities: Identities,
     pub offline: OfflineFiles,
+    /// How Lustre stripes new files, if the profile says so.
+    pub striped: StripedFilesystems,
     /// What was found out about filesystems, devices and memory.
     pub transfers: Arc<transfer::Shared>,
     pub space_gate: FreeSpaceGate,
@@ -145,6 +149,7 @@ impl Services {
             memory: PairMemory::new(),
             identities: Identities::default(),
             offline: OfflineFiles::default(),
+            striped: StripedFilesystems::default(),
             transfers: Arc::default(),
             space_gate: FreeSpaceGate::new(several),
             images: Mutex::default(),

@@ -6,4 +6,5 @@ pub(crate) mod image;
 pub(crate) mod open;
 pub(crate) mod regular;
 pub(crate) mod special;
+pub(crate) mod striping;
 pub(crate) mod temporary_file;

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_fs::layout::WITHOUT_OBJECTS;
 use haul_io::strategy::{Demands, SMALL};
 use haul_io::transfer::{Peers, Transfer};
 use haul_sys::Errno;
@@ -17,6 +18,7 @@ use crate::context::{RunContext, Worker};
 use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::events::Event;
+use crate::file::striping;
 use crate::finish::{resume, undo, written};
 use crate::journal::{Fingerprint, Record};
 use crate::meta::{NewEntries, Object};
@@ -86,7 +88,7 @@ pub(crate) fn both_sides(
         None => open_regular_source(worker, subject)?,
     };
     unfinished.print = resume::fingerprint_of(worker.cx, source.as_fd(), &source_inode);
-    let opened = open_regular_destination(worker, subject, state, &source_inode, unfinished);
+    let opened = open_regular_destination(worker, subject, state, (&source, &source_inode), unfinished);
     let Some(dest) = opened else {
         worker.cx.session.partials.done();
         return Err(Reported);
@@ -117,10 +119,10 @@ fn open_regular_destination(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
-    source_inode: &Inode,
+    source: (&OwnedFd, &Inode),
     unfinished: &mut Unfinished,
 ) -> Option<OpenDest> {
-    let cx = worker.cx;
+    let (cx, source_inode) = (worker.cx, source.1);
     let dest = subject.dest;
     if let Some(adopted) = unfinished.adopted.take() {
         let mode = mode_as_new(cx, &adopted, state, source_inode);
@@ -128,16 +130,16 @@ fn open_regular_destination(
     }
     let mut replaced = false;
     let opened = if state.new {
-        create(cx, subject, state, source_inode)
+        create(worker, subject, state, source)
     } else {
         match open_existing(cx, subject, state) {
-            Err(Errno::NOENT) => create(cx, subject, state, source_inode),
+            Err(Errno::NOENT) => create(worker, subject, state, source),
             Err(_) if cx.plan.force => {
                 if !entry::remove(&mut worker.report, dest) {
                     return None;
                 }
                 replaced = true;
-                create(cx, subject, state, source_inode)
+                create(worker, subject, state, source)
             }
             opened => opened.map_err(|errno| Some(Error::new(What::CannotCreateRegular, dest.path).errno(errno))),
         }
@@ -226,20 +228,25 @@ fn open_existing(
 
 /// Makes it. No error if it must not be made any more.
 pub(crate) fn create(
-    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
-    source_inode: &Inode,
+    (source, source_inode): (&OwnedFd, &Inode),
 ) -> Result<(OwnedFd, bool, NewEntries), Option<Error>> {
-    let dest = subject.dest;
+    let (cx, dest) = (worker.cx, subject.dest);
     if !cx.session.partials.intend(dest, subject.sides) {
         return Err(None);
     }
     let mode = |entries: &NewEntries| creation_mode(cx, state, source_inode, entries);
     let access = if cx.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
-    let flags = access | OFlags::CREATE | OFlags::EXCL;
+    let layout = striping::wanted(cx, dest, (source, source_inode));
+    let objects = if layout.is_some() { WITHOUT_OBJECTS } else { OFlags::empty() };
+    let flags = access | OFlags::CREATE | OFlags::EXCL | objects;
     let errno = match cx.services.space_gate.with_space(|| dest.open(flags, mode(&state.entries))) {
-        Ok(opened) => return Ok((opened, true, state.entries)),
+        Ok(opened) => {
+            layout.into_iter().for_each(|layout| striping::stripe(worker, dest.path, &opened, &layout));
+            return Ok((opened, true, state.entries));
+        }
         Err(errno) => errno,
     };
     cx.session.partials.done();

@@ -261,7 +261,8 @@ pub const FLAGS: &[Flag] = &[
         details: "A profile says which engine, buffer, depth and numbers of workers and files at a time were measured \
                   to be faster for files of some size on some storage. haul-lab tune makes one. It counts only for \
                   copies within a storage that it names (the filesystem and the disk below it must be the same). It \
-                  changes only how bytes are moved: not what is kept, shared, verified, durable or left in memory. \
+                  changes only how bytes are moved: not what is kept, shared, verified, durable or left in memory. On \
+                  Lustre it may also say how new files are striped (docs/profiles.md). \
                   Other engines follow one that refuses. --engine, --buffer-size and --jobs come first. Without this \
                   option haul reads $XDG_CONFIG_HOME/haul/profile (~/.config/haul/profile if that is not set) and then \
                   /etc/haul/profile. Called as cp it reads neither, nor for one file below 64 KiB between local disks that \

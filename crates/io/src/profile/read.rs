@@ -7,8 +7,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::types::{
-    DEEPEST, Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_JOBS, MOST_WORKERS, Measured, Place, PlaceEntry, Profile,
-    Setting, SizeClass, Source, VERSION, may_be_preferred,
+    DEEPEST, Entry, FORMAT, LARGEST_BUFFER, LONGEST, LONGEST_POOL, MOST_JOBS, MOST_STRIPES, MOST_WORKERS, Measured,
+    Place, PlaceEntry, Profile, STRIPE_UNIT, Setting, SizeClass, Source, StripeCount, Stripes, Striping, UNITS,
+    VERSION, may_be_preferred,
 };
 
 /// Reads a profile. `origin` is where the text is from, for people.
@@ -41,7 +42,7 @@ pub fn parse(text: &str, origin: &str) -> Result<Profile, String> {
 }
 
 fn place(table: &Table<'_>, origin: &str) -> Result<PlaceEntry, String> {
-    table.known(&["directory", "filesystem", "id", "device", "files"])?;
+    table.known(&["directory", "filesystem", "id", "device", "files", "stripes"])?;
     let place = Place {
         filesystem: table.value("filesystem")?.text()?.to_owned(),
         id: table.value("id")?.text()?.to_owned(),
@@ -62,7 +63,49 @@ fn place(table: &Table<'_>, origin: &str) -> Result<PlaceEntry, String> {
         entries.push(entry);
     }
     let directory = table.optional("directory").map_or(Ok(""), |value| value.text())?.to_owned();
-    Ok(PlaceEntry { origin: origin.to_owned(), directory, place, entries })
+    Ok(PlaceEntry { origin: origin.to_owned(), directory, place, entries, striping: striping(table)? })
+}
+
+/// How new files are striped at a place.
+fn striping(place: &Table<'_>) -> Result<Striping, String> {
+    let mut striping = Striping::default();
+    for table in place.tables("stripes")? {
+        table.known(&["as", "from", "count", "size", "pool"])?;
+        if let Some(like) = table.optional("as") {
+            if like.text()? != "source" {
+                return Err(like.mistake("expected \"source\""));
+            }
+            if let Some(other) = ["from", "count", "size", "pool"].into_iter().find_map(|key| table.optional(key)) {
+                return Err(other.mistake("the source says that"));
+            }
+            striping.as_source = true;
+            continue;
+        }
+        let stripes = stripes(&table)?;
+        if striping.by_size.iter().any(|other| other.from == stripes.from) {
+            let first = table.optional("from").map_or_else(|| table.value("count"), Ok)?;
+            return Err(first.mistake("stripes before begin with files of the same size already"));
+        }
+        striping.by_size.push(stripes);
+    }
+    Ok(striping)
+}
+
+fn stripes(table: &Table<'_>) -> Result<Stripes, String> {
+    let from = table.optional("from").map_or(Ok(0), |value| value.bytes(0, u64::MAX >> 1))?;
+    let count = table.value("count")?;
+    let count = match count.value.get_ref().as_str() {
+        Some("all") => StripeCount::All,
+        Some(_) => return Err(count.mistake(&format!("expected 1 to {MOST_STRIPES}, or \"all\""))),
+        None => StripeCount::Of(u16::try_from(count.count(usize::from(MOST_STRIPES))?).unwrap_or(MOST_STRIPES)),
+    };
+    let size = table.optional("size").map(|value| {
+        let size = value.bytes(1, u64::from(u32::MAX))?;
+        let size = u32::try_from(size).ok().filter(|size| size.is_multiple_of(STRIPE_UNIT));
+        size.ok_or_else(|| value.mistake(&format!("expected a multiple of {STRIPE_UNIT} bytes")))
+    });
+    let pool = table.optional("pool").map_or(Ok(String::new()), |value| value.pool())?;
+    Ok(Stripes { from, count, size: size.transpose()?, pool })
 }
 
 fn entry(table: &Table<'_>) -> Result<Entry, String> {
@@ -152,7 +195,11 @@ impl<'a> Table<'a> {
     /// The tables of an array of tables, which may be missing.
     fn tables(&self, key: &'static str) -> Result<Vec<Table<'a>>, String> {
         let Some(value) = self.optional(key) else { return Ok(Vec::new()) };
-        let path = if self.path.is_empty() { key } else { "place.files" };
+        let path = match key {
+            "files" => "place.files",
+            "stripes" => "place.stripes",
+            key => key,
+        };
         let wrong = || value.mistake(&format!("expected tables, each begun by [[{path}]]"));
         let array = value.value.get_ref().as_array().ok_or_else(wrong)?;
         let table = |item: &'a Spanned<DeValue<'a>>| {
@@ -189,23 +236,37 @@ impl<'a> Value<'a> {
         number.ok_or_else(|| self.mistake(&format!("expected 1 to {most}")))
     }
 
-    /// A number of bytes, or one with K or M: `262144`, `"256K"`.
+    /// The size of a buffer.
     fn size(&self) -> Result<usize, String> {
-        let wrong = || self.mistake(&format!("expected 1 to {LARGEST_BUFFER} bytes, as 262144 or \"256K\" or \"8M\""));
+        self.bytes(1, LARGEST_BUFFER as u64).map(|bytes| bytes as usize)
+    }
+
+    /// A number of bytes, or one with K, M, G or T: `262144`, `"256K"`.
+    fn bytes(&self, least: u64, most: u64) -> Result<u64, String> {
         let bytes = match self.value.get_ref().as_str() {
-            None => usize::try_from(self.integer()?).ok(),
+            None => u64::try_from(self.integer()?).ok(),
             Some(text) => {
-                let (digits, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
-                    Some((digits, "K")) => (digits, 10),
-                    Some((digits, "M")) => (digits, 20),
-                    _ => (text, 0),
-                };
+                let unit = UNITS.iter().find_map(|(letter, shift)| Some((text.strip_suffix(*letter)?, *shift)));
+                let (digits, shift) = unit.unwrap_or((text, 0));
                 let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-                let number = plain.then(|| digits.parse::<usize>().ok()).flatten();
+                let number = plain.then(|| digits.parse::<u64>().ok()).flatten();
                 number.and_then(|number| number.checked_mul(1 << shift))
             }
         };
-        bytes.filter(|bytes| (1..=LARGEST_BUFFER).contains(bytes)).ok_or_else(wrong)
+        bytes
+            .filter(|bytes| (least..=most).contains(bytes))
+            .ok_or_else(|| self.mistake(&format!("expected {least} to {most} bytes, as 262144 or \"256K\" or \"8M\"")))
+    }
+
+    /// The name of a pool of Lustre.
+    fn pool(&self) -> Result<String, String> {
+        let name = self.text()?;
+        let fits = (1..=LONGEST_POOL).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        let name = fits.then(|| name.to_owned());
+        name.ok_or_else(|| {
+            self.mistake(&format!("expected 1 to {LONGEST_POOL} letters, digits, dots, dashes and underscores"))
+        })
     }
 
     fn number(&self) -> Result<f64, String> {

@@ -19,7 +19,13 @@ fn entry(class: SizeClass, source: Option<Source>, engine: EngineName) -> Entry 
 }
 
 fn of(id: &str, entries: Vec<Entry>) -> PlaceEntry {
-    PlaceEntry { origin: "p".to_owned(), directory: "/d".to_owned(), place: place(id), entries }
+    PlaceEntry {
+        origin: "p".to_owned(),
+        directory: "/d".to_owned(),
+        place: place(id),
+        entries,
+        striping: Striping::default(),
+    }
 }
 
 fn refused(text: &str) -> String {
@@ -35,6 +41,7 @@ fn headed(text: &str) -> String {
 fn every_mistake_is_told_with_its_line_and_key() {
     let place = "[[place]]\nfilesystem = \"ext4\"\nid = \"x\"\n";
     let files = format!("{place}[[place.files]]\nsize = \"small\"\n");
+    let stripes = format!("{place}[[place.stripes]]\n");
     for (text, line, key) in [
         ("", 1, "format"),
         ("{\"format\": 1}", 1, ""),
@@ -71,6 +78,21 @@ fn every_mistake_is_told_with_its_line_and_key() {
         (&headed(&format!("{files}jobs = 1\njobs = 2")), 9, "jobs"),
         (&headed(&format!("{files}[[place.files]]\nsize = \"small\"")), 9, "size"),
         (&headed(&format!("{files}jobs = ")), 8, "jobs"),
+        (&headed(&format!("{place}stripes = 1")), 6, "stripes"),
+        (&headed(&format!("{stripes}from = \"1G\"")), 6, "count"),
+        (&headed(&format!("{stripes}count = 0")), 7, "count"),
+        (&headed(&format!("{stripes}count = 2001")), 7, "count"),
+        (&headed(&format!("{stripes}count = \"some\"")), 7, "count"),
+        (&headed(&format!("{stripes}count = 1\nfrom = \"1E\"")), 8, "from"),
+        (&headed(&format!("{stripes}count = 1\nfrom = \"9000000T\"")), 8, "from"),
+        (&headed(&format!("{stripes}count = 1\nsize = 65535")), 8, "size"),
+        (&headed(&format!("{stripes}count = 1\nsize = \"4G\"")), 8, "size"),
+        (&headed(&format!("{stripes}count = 1\npool = \"\"")), 8, "pool"),
+        (&headed(&format!("{stripes}count = 1\npool = \"sixteen_letters_\"")), 8, "pool"),
+        (&headed(&format!("{stripes}count = 1\npool = \"a b\"")), 8, "pool"),
+        (&headed(&format!("{stripes}as = \"target\"")), 7, "as"),
+        (&headed(&format!("{stripes}as = \"source\"\ncount = 1")), 8, "count"),
+        (&headed(&format!("{stripes}count = 1\n[[place.stripes]]\ncount = 2")), 9, "count"),
     ] {
         let message = refused(text);
         assert!(message.starts_with(&format!("line {line}")), "{text}\n{message}");
@@ -107,6 +129,41 @@ fn what_is_written_by_hand_is_understood() {
     assert_eq!(preference.setting(Some(Source::Cold)), Some(wanted));
     assert_eq!(preference.setting(None), None, "nobody knows whether it is cold");
     assert_eq!(place.preference(SizeClass::Tiny), Preference::default(), "jobs only");
+}
+
+#[test]
+fn stripes_are_those_of_the_largest_size_that_is_reached() {
+    let text = headed(
+        "[[place]]\nfilesystem = \"lustre\"\nid = \"x\"\n[[place.stripes]]\nfrom = \"1G\"\ncount = 4\nsize = \"4M\"\n\
+         [[place.stripes]]\nas = \"source\"\n[[place.stripes]]\nfrom = \"1T\"\ncount = \"all\"\npool = \"flash\"\n",
+    );
+    let profile = parse(&text, "p").expect("it is a profile");
+    let striping = &profile.places[0].striping;
+    let of = |size| striping.of_size(size).map(ToString::to_string);
+    assert_eq!([of(0), of((1 << 30) - 1)], [None, None]);
+    assert_eq!(of(1 << 30).as_deref(), Some("4 stripes of 4 MiB"));
+    assert_eq!(of(1 << 40).as_deref(), Some("a stripe on each target in the pool flash"));
+    assert_eq!((striping.as_source, profile.smallest_striped()), (true, Some(0)));
+}
+
+#[test]
+fn what_was_measured_hides_no_stripes() {
+    let with = |count| {
+        let stripes = Stripes { from: 1 << 20, count: StripeCount::Of(count), size: None, pool: String::new() };
+        let striping = Striping { as_source: false, by_size: vec![stripes] };
+        PlaceEntry { striping, ..of("uuid:1", Vec::new()) }
+    };
+    let measured = || of("uuid:1", vec![entry(SizeClass::Tiny, None, EngineName::Splice)]);
+    let both = Profile { places: vec![measured()] }.before(Profile { places: vec![with(2)] });
+    let striping = |profile: &Profile| profile.striping_of(&place("uuid:1")).map(|entry| entry.striping.clone());
+    assert_eq!(striping(&both), Some(with(2).striping));
+    assert_eq!(both.smallest_striped(), Some(1 << 20));
+    let mut own = Profile { places: vec![with(3)] };
+    for found in [measured(), of("uuid:1", Vec::new())] {
+        own.replace(found);
+        assert_eq!(striping(&own), Some(with(3).striping));
+    }
+    assert_eq!(striping(&Profile { places: vec![measured()] }), None);
 }
 
 #[test]
@@ -171,15 +228,35 @@ fn some_entry() -> impl Strategy<Value = Entry> {
     )
 }
 
+fn some_striping() -> impl Strategy<Value = Striping> {
+    let count = prop_oneof![Just(StripeCount::All), (1..=2000_u16).prop_map(StripeCount::Of)];
+    let stripes = (0..1_u64 << 50, count, prop::option::of(1..1000_u32), "[a-z0-9._-]{0,15}");
+    let stripes = stripes.prop_map(|(from, count, units, pool)| Stripes {
+        from,
+        count,
+        size: units.map(|units| units << 16),
+        pool,
+    });
+    (any::<bool>(), prop::collection::vec(stripes, 0..3)).prop_map(|(as_source, mut by_size)| {
+        by_size.dedup_by_key(|stripes| stripes.from);
+        Striping { as_source, by_size }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_is_written_is_read_again(entries in prop::collection::vec(some_entry(), 0..3), id in "[^\\p{Cc}]{1,20}") {
+    fn what_is_written_is_read_again(
+        entries in prop::collection::vec(some_entry(), 0..3),
+        striping in some_striping(),
+        id in "[^\\p{Cc}]{1,20}",
+    ) {
         let mut entries = entries;
         entries.sort_by_key(|entry| entry.class);
         entries.dedup_by_key(|entry| entry.class);
-        let profile = Profile { places: vec![of(&id, entries), of("uuid:2", Vec::new())] };
+        let first = PlaceEntry { striping, ..of(&id, entries) };
+        let profile = Profile { places: vec![first, of("uuid:2", Vec::new())] };
         prop_assert_eq!(parse(&to_text(&profile), "p"), Ok(profile));
     }
 

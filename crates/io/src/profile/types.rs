@@ -20,6 +20,12 @@ pub(crate) const DEEPEST: usize = 32;
 pub const MOST_WORKERS: usize = 16;
 /// The most files at the same time.
 pub(crate) const MOST_JOBS: usize = 256;
+/// The most stripes of a file on Lustre: LOV_MAX_STRIPE_COUNT of its `lustre_user.h`.
+pub(crate) const MOST_STRIPES: u16 = 2000;
+/// Stripes of Lustre are multiples of so many bytes: LOV_MIN_STRIPE_SIZE.
+pub(crate) const STRIPE_UNIT: u32 = 64 << 10;
+/// The longest name of a pool of Lustre: LOV_MAXPOOLNAME.
+pub(crate) const LONGEST_POOL: usize = 15;
 
 /// Everything that is known of storages.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,7 +35,7 @@ pub struct Profile {
 }
 
 /// What is known of one storage.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlaceEntry {
     /// The file that this was read from, for people. Not part of the text.
     pub origin: String,
@@ -39,6 +45,40 @@ pub struct PlaceEntry {
     pub place: Place,
     /// What was found, each for files of one size.
     pub entries: Vec<Entry>,
+    /// How new files are striped, if it is Lustre. Nobody has measured that: whoever runs the storage knows it.
+    pub striping: Striping,
+}
+
+/// How new files on Lustre are striped over its object storage targets. What says nothing leaves them to the default of
+/// their directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Striping {
+    /// As their source, if that is on Lustre, too.
+    pub as_source: bool,
+    /// By size. No two of them begin with the same size.
+    pub by_size: Vec<Stripes>,
+}
+
+/// The stripes of files from one size on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stripes {
+    /// The size of the smallest of these files, in bytes.
+    pub from: u64,
+    /// On how many targets a file is.
+    pub count: StripeCount,
+    /// Bytes on one target before the next, a multiple of 64 KiB. `None` is the default of the filesystem.
+    pub size: Option<u32>,
+    /// The pool whose targets are used, of ASCII letters, digits, `.`, `_` and `-`. Empty for any target.
+    pub pool: String,
+}
+
+/// On how many object storage targets a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StripeCount {
+    /// As many, from 1 to 2000; fewer if there are not so many.
+    Of(u16),
+    /// All of them.
+    All,
 }
 
 /// What identifies a storage. All of it must be the same: the filesystem says which data it is, the device on what it lies.
@@ -213,6 +253,22 @@ impl Profile {
         self.places.iter().find(|entry| entry.place == *place)
     }
 
+    /// The entry that says how new files are striped there. What was only measured on that storage does not hide another
+    /// profile's.
+    pub fn striping_of(&self, place: &Place) -> Option<&PlaceEntry> {
+        let says = |entry: &&PlaceEntry| entry.place == *place && entry.striping != Striping::default();
+        self.places.iter().find(says)
+    }
+
+    /// The smallest file that any entry says stripes of, in bytes; `None` if there is none.
+    pub fn smallest_striped(&self) -> Option<u64> {
+        let least = |striping: &Striping| match striping.as_source {
+            true => Some(0),
+            false => striping.by_size.iter().map(|stripes| stripes.from).min(),
+        };
+        self.places.iter().filter_map(|entry| least(&entry.striping)).min()
+    }
+
     /// Both; where they speak of one place, this one counts.
     #[must_use]
     pub fn before(mut self, other: Profile) -> Profile {
@@ -220,10 +276,14 @@ impl Profile {
         self
     }
 
-    /// Puts what was found of a storage in the place of what was known of it.
-    pub fn replace(&mut self, entry: PlaceEntry) {
+    /// Puts what was found of a storage in the place of what was known of it. How files are striped there is nothing that was
+    /// found, and stays.
+    pub fn replace(&mut self, mut entry: PlaceEntry) {
+        if let Some(old) = self.places.iter().position(|old| old.place == entry.place) {
+            entry.striping = self.places.remove(old).striping;
+        }
         self.places.retain(|old| old.place != entry.place);
-        if !entry.entries.is_empty() {
+        if !entry.entries.is_empty() || entry.striping != Striping::default() {
             self.places.push(entry);
         }
     }
@@ -252,12 +312,34 @@ impl PlaceEntry {
     }
 }
 
+impl Striping {
+    /// The stripes of a file of so many bytes, where those of its source are not to be had.
+    pub fn of_size(&self, size: u64) -> Option<&Stripes> {
+        self.by_size.iter().filter(|stripes| stripes.from <= size).max_by_key(|stripes| stripes.from)
+    }
+}
+
+impl fmt::Display for Stripes {
+    /// `4 stripes of 1 MiB in the pool flash`; nothing of what is left to the filesystem.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count {
+            StripeCount::Of(1) => f.write_str("1 stripe")?,
+            StripeCount::Of(count) => write!(f, "{count} stripes")?,
+            StripeCount::All => f.write_str("a stripe on each target")?,
+        }
+        if let Some(size) = self.size {
+            write!(f, " of {}", self::size(u64::from(size), " ", "iB"))?;
+        }
+        if self.pool.is_empty() { Ok(()) } else { write!(f, " in the pool {}", self.pool) }
+    }
+}
+
 impl fmt::Display for Setting {
     /// `direct, 8 MiB, 4 in flight, 2 workers`; nothing of what is left to haul.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
         words.extend(self.engine.map(|engine| engine.to_string()));
-        words.extend(self.buffer_size.map(|size| self::size(size, " ", "iB")));
+        words.extend(self.buffer_size.map(|size| self::size(size as u64, " ", "iB")));
         words.extend(self.depth.map(|depth| format!("{depth} in flight")));
         words.extend(self.workers.map(|workers| format!("{workers} worker{}", if workers == 1 { "" } else { "s" })));
         f.write_str(&words.join(", "))
@@ -265,11 +347,14 @@ impl fmt::Display for Setting {
 }
 
 /// A number of bytes in the largest unit that it is a multiple of.
-pub(super) fn size(bytes: usize, space: &str, unit: &str) -> String {
-    match bytes {
-        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}{space}M{unit}", bytes >> 20),
-        bytes if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{}{space}K{unit}", bytes >> 10),
-        bytes if unit.is_empty() => bytes.to_string(),
-        bytes => format!("{bytes} bytes"),
+pub(super) fn size(bytes: u64, space: &str, unit: &str) -> String {
+    let fits = |(_, shift): &&(char, u32)| bytes > 0 && bytes.is_multiple_of(1 << shift);
+    match UNITS.iter().find(fits) {
+        Some((letter, shift)) => format!("{}{space}{letter}{unit}", bytes >> shift),
+        None if unit.is_empty() => bytes.to_string(),
+        None => format!("{bytes} bytes"),
     }
 }
+
+/// The letters behind numbers of bytes, and by how many bits they shift them: the largest first.
+pub(super) const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];

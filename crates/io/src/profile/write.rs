@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::types::{Entry, FORMAT, PlaceEntry, Profile, VERSION, size};
+use super::types::{Entry, FORMAT, PlaceEntry, Profile, StripeCount, Stripes, VERSION, size};
 
 const HEAD: &str = "\
 # Settings that were faster on these storages than haul's own choice; see --profile in haul(1).
@@ -32,6 +32,24 @@ fn push_place(text: &mut String, place: &PlaceEntry) {
     for entry in &place.entries {
         push_entry(text, entry);
     }
+    if place.striping.as_source {
+        text.push_str("\n[[place.stripes]]\nas = \"source\"\n");
+    }
+    for stripes in &place.striping.by_size {
+        push_stripes(text, stripes);
+    }
+}
+
+fn push_stripes(text: &mut String, stripes: &Stripes) {
+    text.push_str("\n[[place.stripes]]\n");
+    let bytes = |bytes: u64| quoted(&size(bytes, "", ""));
+    push(text, "from", Some(stripes.from).filter(|from| *from > 0).map(bytes));
+    match stripes.count {
+        StripeCount::Of(count) => push(text, "count", Some(count)),
+        StripeCount::All => push(text, "count", Some(quoted("all"))),
+    }
+    push(text, "size", stripes.size.map(u64::from).map(bytes));
+    push(text, "pool", Some(&stripes.pool).filter(|pool| !pool.is_empty()).map(|pool| quoted(pool)));
 }
 
 fn push_entry(text: &mut String, entry: &Entry) {
@@ -41,7 +59,7 @@ fn push_entry(text: &mut String, entry: &Entry) {
     writeln!(text, "size = {} # {}", quoted(entry.class.as_str()), entry.class.range_words()).unwrap_or_default();
     push(text, "source", entry.source.and_then(|source| words(source.as_str())));
     push(text, "engine", entry.setting.engine.and_then(|engine| words(engine.as_str())));
-    push(text, "buffer", entry.setting.buffer_size.map(|bytes| quoted(&size(bytes, "", ""))));
+    push(text, "buffer", entry.setting.buffer_size.map(|bytes| quoted(&size(bytes as u64, "", ""))));
     push(text, "depth", entry.setting.depth);
     push(text, "workers", entry.setting.workers);
     push(text, "jobs", entry.jobs);

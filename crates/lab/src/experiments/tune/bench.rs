@@ -184,6 +184,6 @@ fn profile(unit: &Unit, place: &Place, candidate: Candidate) -> Profile {
     let entry = Entry { class: unit.class, source: None, setting, jobs, measured: Measured::default() };
     let directory = String::new();
     Profile {
-        places: vec![PlaceEntry { origin: String::new(), directory, place: place.clone(), entries: vec![entry] }],
+        places: vec![PlaceEntry { directory, place: place.clone(), entries: vec![entry], ..PlaceEntry::default() }],
     }
 }

@@ -138,7 +138,7 @@ fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec
             let directory = directory.unwrap_or_default();
             let known = store::load(&path)?.of(&place).is_some();
             if won > 0 || known {
-                store::add(&path, PlaceEntry { origin: String::new(), directory, place, entries })?;
+                store::add(&path, PlaceEntry { directory, place, entries, ..PlaceEntry::default() })?;
             }
             match (won, known) {
                 (0, false) => ("nothing-won", "The profile is as it was.".to_owned()),

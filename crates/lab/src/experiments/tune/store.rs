@@ -55,7 +55,7 @@ mod tests {
         let setting = Setting { engine: Some(engine), ..Setting::default() };
         let entry = Entry { class: SizeClass::Small, source: None, setting, jobs: None, measured: Measured::default() };
         let place = Place { filesystem: "x".to_owned(), id: id.to_owned(), device: String::new() };
-        PlaceEntry { origin: String::new(), directory: "/d".to_owned(), place, entries: vec![entry] }
+        PlaceEntry { directory: "/d".to_owned(), place, entries: vec![entry], ..PlaceEntry::default() }
     }
 
     #[test]
