@@ -9,7 +9,7 @@ use std::process::Output;
 use haul_copy::plan::EngineName;
 use haul_io::probe::place_of;
 use haul_io::profile::{self, Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source, may_be_preferred};
-use haul_testbed::{Bed, Command, Fs, TempDir, create_painted, skip, sparse_file, temp_dir};
+use haul_testbed::{Bed, Command, Fs, TempDir, create_painted, script_marked, skip, sparse_file, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
@@ -257,6 +257,16 @@ fn listing(dir: &Path, times: bool) -> Vec<String> {
     }
     all.sort();
     all
+}
+
+#[test]
+fn the_profile_of_the_documentation_is_understood() {
+    let profile = profile::parse(&script_marked("profiles.md", "toml"), "p").expect("it is a profile");
+    let [measured, striped] = &profile.places[..] else { panic!("{profile:?}") };
+    assert_eq!((measured.entries.len(), measured.jobs()), (2, Some(4)));
+    let stripes = striped.striping.of_size(1 << 30).map(ToString::to_string);
+    assert_eq!(stripes.as_deref(), Some("8 stripes of 4 MiB in the pool flash"));
+    assert!(striped.striping.as_source);
 }
 
 /// Any profile at all for a place.
