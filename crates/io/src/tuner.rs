@@ -3,9 +3,9 @@
 //! It hears the throughput and says how many to go on with. It knows no clock, no thread and no file, so that a table
 //! of throughputs tests it. Both users have the same search; what their measurements are like makes the [`Rule`].
 //!
-//! * **The first number** of a tree is that of the processors ([`Tuner::of_tree`]), or one if a disk with moving heads
-//!   is below ([`Tuner::start_low`]); of a file it is what `strategy` says ([`Tuner::of_file`]). `--jobs` and profiles
-//!   fix it.
+//! * **The first number** of a tree is that of the processors ([`Tuner::of_tree`]), one if a disk with moving heads
+//!   is below ([`Tuner::start_low`]), or eight at least if a network is between ([`Tuner::start_remote`]); of a file it
+//!   is what `strategy` says ([`Tuner::of_file`]). `--jobs` and profiles fix it.
 //! * **A step** is kept if it pays. After one that did not, the tuner rests, longer each time.
 //! * **Where little CPU time is left** ([`Load::High`]) a tree tries one thread more, and keeps it if it costs
 //!   nothing; where none is left ([`Load::Full`]) it tries none.
@@ -64,6 +64,11 @@ const FILE: Rule = Rule {
     turns_at_once: true,
 };
 
+/// Where a server answers, threads mostly wait for it, whatever the number of processors here: a tree begins with so many, and
+/// may have so many.
+const FIRST_REMOTE: usize = 8;
+const MOST_REMOTE: usize = 32;
+
 /// A step that is not known yet to have paid.
 #[derive(Debug, Clone, Copy)]
 struct Step {
@@ -98,7 +103,7 @@ impl Tuner {
     /// is fixed later may be as high as `ceiling`.
     pub fn of_tree(cores: usize, affordable: usize, ceiling: usize) -> Tuner {
         let tuner = Tuner::new(TREE, cores, (4 * cores).clamp(4, 32).min(affordable));
-        Tuner { ceiling: ceiling.min(affordable).max(tuner.most), ..tuner }
+        Tuner { ceiling: ceiling.max(MOST_REMOTE).min(affordable).max(tuner.most), ..tuner }
     }
 
     /// For the workers of one file: starts with so many, and never goes beyond `most`.
@@ -131,6 +136,14 @@ impl Tuner {
     pub fn start_low(&mut self) {
         if !self.fixed {
             *self = Tuner { ceiling: self.ceiling, ..Tuner::new(self.rule, 1, self.most) };
+        }
+    }
+
+    /// Begins anew with as many threads as suit a server behind a network, unless the user said which to keep.
+    pub fn start_remote(&mut self) {
+        if !self.fixed {
+            let most = self.most.max(MOST_REMOTE.min(self.ceiling));
+            *self = Tuner { ceiling: self.ceiling, ..Tuner::new(self.rule, self.now.max(FIRST_REMOTE), most) };
         }
     }
 

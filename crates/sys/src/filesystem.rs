@@ -112,6 +112,23 @@ impl FilesystemType {
         fstatfs(file).map(|found| FilesystemType::from(&found))
     }
 
+    /// Whether its files are on a server, and every question is a message to it. FUSE and 9P are not meant: they may be on this
+    /// machine, or answer one question at a time.
+    pub fn is_remote(self) -> bool {
+        [
+            FilesystemType::NFS,
+            FilesystemType::CEPH,
+            FilesystemType::LUSTRE,
+            FilesystemType::OPENAFS,
+            FilesystemType::AFS,
+            FilesystemType::CODA,
+            FilesystemType::CIFS,
+            FilesystemType::SMB2,
+            FilesystemType::SMB,
+        ]
+        .contains(&self)
+    }
+
     /// The number.
     pub fn number(self) -> u32 {
         self.0

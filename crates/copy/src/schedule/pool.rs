@@ -170,6 +170,13 @@ impl<T> Pool<T> {
         self.publish(&state);
     }
 
+    /// Begins with more threads than processors: they wait for a server.
+    pub fn start_remote(&self) {
+        let mut state = self.state.lock();
+        state.tuning.tuner.start_remote();
+        self.publish(&state);
+    }
+
     /// So many threads, or as many as there can be, for the user's profile knows the storage. `None`: it does not, and the
     /// number is found again.
     pub fn fix(&self, jobs: Option<usize>) {

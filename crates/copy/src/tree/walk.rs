@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::rustix::fs::FileType;
 
 use crate::context::RunContext;
@@ -64,6 +65,8 @@ pub(crate) fn copy_operand(
         );
         if cx.services.transfers.probe.has_heads(frame.devices()) {
             pool.start_low();
+        } else if is_remote(&frame) {
+            pool.start_remote();
         }
     }
     walk_tree(walker, *frame, &mut top);
@@ -74,6 +77,14 @@ pub(crate) fn copy_operand(
     if let Some(directory) = tidied {
         delete_at_last::delete_at_last(walker, directory);
     }
+}
+
+/// Whether a server has one of its two sides.
+fn is_remote(frame: &Frame) -> bool {
+    // Those that a server has are on no device of this machine: others are not asked.
+    let may_be = frame.devices().iter().any(|device| device.major == 0);
+    let sides = frame.sides.as_deref().filter(|_| may_be).map(Sides::both);
+    sides.into_iter().flatten().any(|side| FilesystemType::of(side).is_ok_and(FilesystemType::is_remote))
 }
 
 /// Whether one side is in the other, or that is not certain; also of a directory that a dry run only plans.

@@ -242,8 +242,8 @@ pub const FLAGS: &[Flag] = &[
         long: "jobs",
         argument: Required("N"),
         help: "copy at most N files at the same time",
-        details: "Without this option haul finds the number while copying: it starts with the number of processors and \
-                  rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. \
+        details: "Without this option haul finds the number while copying: it starts with the number of processors (at \
+                  least 8 where a server has the files, as with NFS) and rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. \
                   One thread copies trees with -L, and of what is at the destination already that in which the order of \
                   the names could matter.",
         effect: Value(|draft, given| {

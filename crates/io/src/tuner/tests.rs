@@ -62,11 +62,11 @@ fn the_first_number_of_threads_is_that_of_the_processors_within_what_can_be_had(
         let tuner = Tuner::of_tree(cores, affordable, ceiling);
         (tuner.level(), tuner.most, tuner.ceiling())
     };
-    assert_eq!(bounds(1, 1000, 0), (1, 4, 4));
-    assert_eq!(bounds(2, 1000, 0), (2, 8, 8));
+    assert_eq!(bounds(1, 1000, 0), (1, 4, 32));
+    assert_eq!(bounds(2, 1000, 0), (2, 8, 32));
     assert_eq!(bounds(64, 1000, 0), (32, 32, 32));
     assert_eq!(bounds(8, 3, 100), (3, 3, 3), "memory for three");
-    assert_eq!(bounds(2, 1000, 12), (2, 8, 12), "a profile has measured more");
+    assert_eq!(bounds(2, 1000, 40), (2, 8, 40), "a profile has measured more");
 }
 
 #[test]
@@ -136,15 +136,32 @@ fn a_low_start_is_for_those_that_search() {
 }
 
 #[test]
+fn behind_a_network_it_starts_with_eight_and_goes_on_where_waiting_pays() {
+    let remote = |cores, affordable| {
+        let mut tuner = Tuner::of_tree(cores, affordable, 0);
+        tuner.start_remote();
+        tuner
+    };
+    let found = quiet(&mut remote(2, 1000), 8, |level| level as f64);
+    assert_eq!(found[..5], [8, 12, 18, 27, 32]);
+    let found = quiet(&mut remote(2, 1000), 200, |level| level.min(4) as f64);
+    assert!(share_at(&found[20..], |level| (4..=5).contains(&level)) > 0.9, "{found:?}");
+    assert_eq!((remote(16, 1000).level(), remote(2, 3).level()), (16, 3), "as many as can be had");
+    let mut fixed = Tuner::fixed(2);
+    fixed.start_remote();
+    assert_eq!(fixed.level(), 2);
+}
+
+#[test]
 fn a_level_is_fixed_within_the_bounds_and_never_against_the_user() {
     let (mut free, mut fixed) = (tree(4, 8), Tuner::fixed(4));
     free.fix(16);
     fixed.fix(2);
     assert_eq!((free.level(), fixed.level()), (8, 4));
-    let mut higher = Tuner::of_tree(2, 1000, 12);
+    let mut higher = Tuner::of_tree(2, 1000, 40);
     assert!(quiet(&mut higher.clone(), 100, |level| level as f64).iter().all(|level| *level <= 8));
-    higher.fix(16);
-    assert_eq!(higher.level(), 12);
+    higher.fix(50);
+    assert_eq!(higher.level(), 40);
     free.start_low();
     assert_eq!(free.measured(1.0, Load::Low), 8);
 }
