@@ -96,6 +96,8 @@ pub struct Tuner {
     rest: u32,
     down: bool,
     fixed: bool,
+    /// It began as suits a server.
+    remote: bool,
 }
 
 impl Tuner {
@@ -129,6 +131,7 @@ impl Tuner {
             rest: rule.first_rest,
             down: false,
             fixed: false,
+            remote: false,
         }
     }
 
@@ -139,12 +142,18 @@ impl Tuner {
         }
     }
 
-    /// Begins anew with as many threads as suit a server behind a network, unless the user said which to keep.
+    /// Begins anew with as many threads as suit a server behind a network, unless it did already or the user said which to keep.
     pub fn start_remote(&mut self) {
-        if !self.fixed {
+        if self.may_start_remote() {
             let most = self.most.max(MOST_REMOTE.min(self.ceiling));
-            *self = Tuner { ceiling: self.ceiling, ..Tuner::new(self.rule, self.now.max(FIRST_REMOTE), most) };
+            let tuner = Tuner::new(self.rule, self.now.max(FIRST_REMOTE), most);
+            *self = Tuner { ceiling: self.ceiling, remote: true, ..tuner };
         }
+    }
+
+    /// Whether the level is found by search, and that has not begun as suits a server.
+    pub fn may_start_remote(&self) -> bool {
+        !self.fixed && !self.remote
     }
 
     /// From now on this level, within the bounds, unless the user said which to keep.

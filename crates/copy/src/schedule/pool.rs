@@ -170,8 +170,11 @@ impl<T> Pool<T> {
         self.publish(&state);
     }
 
-    /// Begins with more threads than processors: they wait for a server.
-    pub fn start_remote(&self) {
+    /// Begins with more threads than processors where they wait for a server; whether they do is asked until it is so.
+    pub fn start_remote_if(&self, has_server: impl FnOnce() -> bool) {
+        if !self.state.lock().tuning.tuner.may_start_remote() || !has_server() {
+            return;
+        }
         let mut state = self.state.lock();
         state.tuning.tuner.start_remote();
         self.publish(&state);

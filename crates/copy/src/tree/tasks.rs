@@ -180,6 +180,9 @@ fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
         Frame { reply: Some(ReplyHandle { from, token }), ..Frame::new(Arc::new(place), Some(Arc::new(sides)), names) };
     let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
     walker.worker.report.stats.work_units += 1;
+    if let Some(pool) = walker.pool {
+        pool.start_remote_if(|| walk::is_remote(&frame));
+    }
     walk::walk_tree(walker, frame, &mut top);
 }
 

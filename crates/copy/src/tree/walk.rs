@@ -65,8 +65,8 @@ pub(crate) fn copy_operand(
         );
         if cx.services.transfers.probe.has_heads(frame.devices()) {
             pool.start_low();
-        } else if is_remote(&frame) {
-            pool.start_remote();
+        } else {
+            pool.start_remote_if(|| is_remote(&frame));
         }
     }
     walk_tree(walker, *frame, &mut top);
@@ -80,7 +80,7 @@ pub(crate) fn copy_operand(
 }
 
 /// Whether a server has one of its two sides.
-fn is_remote(frame: &Frame) -> bool {
+pub(crate) fn is_remote(frame: &Frame) -> bool {
     // Those that a server has are on no device of this machine: others are not asked.
     let may_be = frame.devices().iter().any(|device| device.major == 0);
     let sides = frame.sides.as_deref().filter(|_| may_be).map(Sides::both);

@@ -150,6 +150,10 @@ fn behind_a_network_it_starts_with_eight_and_goes_on_where_waiting_pays() {
     let mut fixed = Tuner::fixed(2);
     fixed.start_remote();
     assert_eq!(fixed.level(), 2);
+    let mut found = remote(2, 1000);
+    quiet(&mut found, 4, |level| level as f64);
+    found.start_remote();
+    assert_eq!(found.level(), 32, "what was found is not forgotten with each part from another process");
 }
 
 #[test]
