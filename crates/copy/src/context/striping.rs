@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_fs::layout::Layout;
 use haul_io::probe;
 use haul_io::profile::{Profile, StripeCount, Stripes, Striping};
-use haul_sys::Errno;
 use haul_sys::filesystem::FilesystemType;
-use haul_sys::inode::{DeviceNumber, Inode};
+use haul_sys::inode::DeviceNumber;
 use parking_lot::RwLock;
 
 /// What the profile says of the filesystems that a run makes files on; each is asked once what it is.
@@ -56,12 +55,12 @@ impl StripedFilesystems {
     pub fn wanted(
         &self,
         profile: &Profile,
-        dir: BorrowedFd<'_>,
+        (dir, device): (BorrowedFd<'_>, impl FnOnce() -> Option<DeviceNumber>),
         (source, size): (BorrowedFd<'_>, u64),
     ) -> Option<WantedLayout> {
         // Most files are asked for no more than this.
         profile.smallest_striped().filter(|least| size >= *least)?;
-        let on = self.on(profile, dir).ok()??;
+        let on = self.on(profile, dir, device()?)?;
         if on.striping.as_source
             && let Ok(layout) = Layout::of(source)
         {
@@ -76,20 +75,25 @@ impl StripedFilesystems {
         Some(WantedLayout { layout, stripes: Some(stripes), on })
     }
 
-    fn on(&self, profile: &Profile, dir: BorrowedFd<'_>) -> Result<Option<Arc<Striped>>, Errno> {
-        let device = Inode::of(dir)?.id.device();
+    fn on(&self, profile: &Profile, dir: BorrowedFd<'_>, device: DeviceNumber) -> Option<Arc<Striped>> {
         if let Some((_, known)) = self.known.read().iter().find(|(known, _)| *known == device) {
-            return Ok(known.clone());
+            return known.clone();
         }
-        let lustre = FilesystemType::of(dir) == Ok(FilesystemType::LUSTRE);
-        let place = if lustre { probe::place(dir) } else { None };
+        // What cannot be asked now is asked again for the next file.
+        let filesystem = FilesystemType::of(dir).ok()?;
+        let place = if filesystem == FilesystemType::LUSTRE { probe::place(dir) } else { None };
         let entry = place.and_then(|place| profile.striping_of(&place));
         let on = entry.map(|entry| {
             let (striping, origin) = (entry.striping.clone(), entry.origin.clone());
             Arc::new(Striped { striping, origin, refused: AtomicBool::new(false) })
         });
-        self.known.write().push((device, on.clone()));
-        Ok(on)
+        let mut known = self.known.write();
+        // Another thread may have asked meanwhile: what Lustre refuses is noted in one place.
+        if let Some((_, known)) = known.iter().find(|(known, _)| *known == device) {
+            return known.clone();
+        }
+        known.push((device, on.clone()));
+        on
     }
 }
 
@@ -99,6 +103,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use haul_io::profile::PlaceEntry;
+    use haul_sys::inode::Inode;
     use haul_testbed::temp_dir;
 
     use super::*;
@@ -115,7 +120,8 @@ mod tests {
         let dir = temp_dir();
         let dir = File::open(dir.path()).unwrap();
         let (profile, striped) = (profile(&dir), StripedFilesystems::default());
-        let wanted = |size| striped.wanted(&profile, dir.as_fd(), (dir.as_fd(), size)).is_some();
+        let device = Inode::of(dir.as_fd()).unwrap().id.device();
+        let wanted = |size| striped.wanted(&profile, (dir.as_fd(), || Some(device)), (dir.as_fd(), size)).is_some();
         assert!(!wanted(3) && striped.known.read().is_empty(), "no stripes begin with files so small");
         assert!(!wanted(4) && !wanted(5));
         assert_eq!(striped.known.read().len(), 1);
@@ -130,7 +136,7 @@ mod tests {
         let on = Striped { striping: entry.striping.clone(), origin: "p".to_owned(), refused: AtomicBool::new(false) };
         let device = Inode::of(dir.as_fd()).unwrap().id.device();
         striped.known.write().push((device, Some(Arc::new(on))));
-        let wanted = |size| striped.wanted(&profile, dir.as_fd(), (dir.as_fd(), size));
+        let wanted = |size| striped.wanted(&profile, (dir.as_fd(), || Some(device)), (dir.as_fd(), size));
         assert!(wanted(3).is_none());
         let first = wanted(4).unwrap();
         assert_eq!((&first.layout, first.origin()), (&Layout::striped(2, 0, ""), "p"));

@@ -239,7 +239,7 @@ pub(crate) fn create(
     }
     let mode = |entries: &NewEntries| creation_mode(cx, state, source_inode, entries);
     let access = if cx.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
-    let layout = striping::wanted(cx, dest, (source, source_inode));
+    let layout = striping::wanted(cx, subject, (source, source_inode));
     let objects = if layout.is_some() { WITHOUT_OBJECTS } else { OFlags::empty() };
     let flags = access | OFlags::CREATE | OFlags::EXCL | objects;
     let errno = match cx.services.space_gate.with_space(|| dest.open(flags, mode(&state.entries))) {

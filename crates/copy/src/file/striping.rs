@@ -11,13 +11,23 @@ use crate::context::striping::WantedLayout;
 use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::walk::Spot;
+use crate::work::entry::Subject;
 
 /// The layout that the profile wants for a file of this source, if it is to be made on Lustre. Then the file is to be made
 /// without objects.
-pub(crate) fn wanted(cx: RunContext<'_>, dest: Spot<'_>, (source, inode): (&OwnedFd, &Inode)) -> Option<WantedLayout> {
+pub(crate) fn wanted(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    (source, inode): (&OwnedFd, &Inode),
+) -> Option<WantedLayout> {
     let profile = cx.plan.data.profile.as_deref()?;
-    cx.services.striped.wanted(profile, dest.dir().ok()?, (source.as_fd(), inode.size))
+    let dir = subject.dest.dir().ok()?;
+    // A tree has looked at the directory; another look would be a message for each file.
+    let device = || match subject.level.ancestors.last() {
+        Some(parent) => Some(parent.devices()[1]),
+        None => Inode::of(dir).ok().map(|inode| inode.id.device()),
+    };
+    cx.services.striped.wanted(profile, (dir, device), (source.as_fd(), inode.size))
 }
 
 /// Gives a file its objects, with this layout. Where Lustre refuses that, with the layout of its directory: without any, nothing
