@@ -64,10 +64,10 @@ const FILE: Rule = Rule {
     turns_at_once: true,
 };
 
-/// Where a server answers, threads mostly wait for it, whatever the number of processors here: a tree begins with so many, and
-/// may have so many.
+/// Where a server answers, threads mostly wait for it, whatever the number of processors here: a tree begins with so many.
 const FIRST_REMOTE: usize = 8;
-const MOST_REMOTE: usize = 32;
+/// And may have so many.
+pub const MOST_REMOTE: usize = 32;
 
 /// A step that is not known yet to have paid.
 #[derive(Debug, Clone, Copy)]
@@ -102,10 +102,10 @@ pub struct Tuner {
 
 impl Tuner {
     /// For the threads of a tree, of which as many as `affordable` can be had. It starts with one for each processor. A level that
-    /// is fixed later may be as high as `ceiling`.
+    /// is fixed later, or found where a server has the files, may be as high as `ceiling`.
     pub fn of_tree(cores: usize, affordable: usize, ceiling: usize) -> Tuner {
         let tuner = Tuner::new(TREE, cores, (4 * cores).clamp(4, 32).min(affordable));
-        Tuner { ceiling: ceiling.max(MOST_REMOTE).min(affordable).max(tuner.most), ..tuner }
+        Tuner { ceiling: ceiling.min(affordable).max(tuner.most), ..tuner }
     }
 
     /// For the workers of one file: starts with so many, and never goes beyond `most`.

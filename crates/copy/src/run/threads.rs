@@ -8,7 +8,7 @@ use std::thread::{self, Scope};
 
 use haul_cluster::{Part, ToDo};
 use haul_io::facts;
-use haul_io::tuner::Tuner;
+use haul_io::tuner::{MOST_REMOTE, Tuner};
 use haul_sys::kernel::Linux;
 use haul_sys::{Errno, memory};
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use crate::meta::Caller;
 use crate::peers::{PeerGroup, task_of};
 use crate::plan::{Dereference, Durable, Plan};
 use crate::report::{Reporter, Session};
-use crate::schedule::limits::{affordable_threads, open_levels};
+use crate::schedule::limits::{affordable_threads, open_levels, threads_with_usual_levels};
 use crate::schedule::ordered::{EventSink, OrderedEvents};
 use crate::schedule::pool::{Offer, Pool};
 use crate::shards::ShardReport;
@@ -343,7 +343,8 @@ fn threads(plan: &Plan) -> Tuner {
         Some(jobs) => Tuner::fixed(jobs.min(affordable)),
         None => {
             let measured = plan.data.profile.as_ref().map_or(0, |profile| profile.most_jobs());
-            Tuner::of_tree(facts::cores(), affordable, measured)
+            let remote = MOST_REMOTE.min(threads_with_usual_levels());
+            Tuner::of_tree(facts::cores(), affordable, measured.max(remote))
         }
     }
 }

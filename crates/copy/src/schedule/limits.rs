@@ -12,6 +12,15 @@ pub(crate) fn open_levels(threads: usize) -> usize {
     (descriptors() / 4 / threads).clamp(1, 4096)
 }
 
+/// Few trees are deeper.
+const USUAL_LEVELS: usize = 24;
+
+/// How many threads can keep open the levels of usual trees. There may be more; but each thread that there may be takes levels from
+/// all others, whether or not it ever works.
+pub(crate) fn threads_with_usual_levels() -> usize {
+    (descriptors() / 4 / USUAL_LEVELS).saturating_sub(1)
+}
+
 /// How many threads there are descriptors and memory for. Beside the levels that it keeps open a thread needs a directory that
 /// it just enters, the two files, a pipe, and the level that is closed next. The first thread needs as much memory as any other.
 pub(crate) fn affordable_threads() -> usize {
@@ -43,6 +52,12 @@ mod tests {
             assert!(levels == 1 || 2 * threads * levels <= descriptors() / 2, "{threads}: {levels}");
             assert!(levels <= open_levels(1) && levels <= 4096);
         }
+    }
+
+    #[test]
+    fn threads_for_servers_leave_the_levels_of_usual_trees_open() {
+        let threads = threads_with_usual_levels();
+        assert!(threads == 0 || open_levels(threads + 1) >= USUAL_LEVELS, "{threads}");
     }
 
     #[test]

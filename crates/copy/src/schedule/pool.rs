@@ -495,6 +495,19 @@ mod tests {
     }
 
     #[test]
+    fn where_a_server_has_the_files_more_threads_may_work_and_nobody_asks_again() {
+        let level = |pool: &Pool<u32>| pool.state.lock().tuning.tuner.level();
+        let pool: Pool<u32> = Pool::new(Tuner::of_tree(2, 1000, 32), 8);
+        pool.start_remote_if(|| false);
+        assert_eq!(level(&pool), 2);
+        pool.start_remote_if(|| true);
+        assert_eq!((level(&pool), pool.spare_capacity().tasks()), (8, 7));
+        pool.start_remote_if(|| panic!("it is known"));
+        let fixed: Pool<u32> = Pool::new(Tuner::fixed(2), 8);
+        fixed.start_remote_if(|| panic!("the user said how many"));
+    }
+
+    #[test]
     fn draining_does_all_work_that_is_left_and_then_all_that_came_of_it() {
         let pool: Pool<u32> = Pool::new(Tuner::fixed(8), 8);
         // As if somebody waited, who is never quick enough.

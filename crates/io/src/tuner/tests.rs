@@ -62,11 +62,11 @@ fn the_first_number_of_threads_is_that_of_the_processors_within_what_can_be_had(
         let tuner = Tuner::of_tree(cores, affordable, ceiling);
         (tuner.level(), tuner.most, tuner.ceiling())
     };
-    assert_eq!(bounds(1, 1000, 0), (1, 4, 32));
-    assert_eq!(bounds(2, 1000, 0), (2, 8, 32));
+    assert_eq!(bounds(1, 1000, 0), (1, 4, 4));
+    assert_eq!(bounds(2, 1000, 0), (2, 8, 8));
     assert_eq!(bounds(64, 1000, 0), (32, 32, 32));
     assert_eq!(bounds(8, 3, 100), (3, 3, 3), "memory for three");
-    assert_eq!(bounds(2, 1000, 40), (2, 8, 40), "a profile has measured more");
+    assert_eq!(bounds(2, 1000, 12), (2, 8, 12), "a profile has measured more");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_low_start_is_for_those_that_search() {
 #[test]
 fn behind_a_network_it_starts_with_eight_and_goes_on_where_waiting_pays() {
     let remote = |cores, affordable| {
-        let mut tuner = Tuner::of_tree(cores, affordable, 0);
+        let mut tuner = Tuner::of_tree(cores, affordable, MOST_REMOTE);
         tuner.start_remote();
         tuner
     };
@@ -162,10 +162,10 @@ fn a_level_is_fixed_within_the_bounds_and_never_against_the_user() {
     free.fix(16);
     fixed.fix(2);
     assert_eq!((free.level(), fixed.level()), (8, 4));
-    let mut higher = Tuner::of_tree(2, 1000, 40);
+    let mut higher = Tuner::of_tree(2, 1000, 12);
     assert!(quiet(&mut higher.clone(), 100, |level| level as f64).iter().all(|level| *level <= 8));
-    higher.fix(50);
-    assert_eq!(higher.level(), 40);
+    higher.fix(16);
+    assert_eq!(higher.level(), 12);
     free.start_low();
     assert_eq!(free.measured(1.0, Load::Low), 8);
 }
