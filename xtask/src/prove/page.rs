@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::parts::PARTS;
 use super::record::Outcome;
-use crate::shell::Result;
 
 /// Lines of figures of one part that the page shows; its log has all.
 const FIGURES: usize = 120;
@@ -24,7 +23,7 @@ pub fn write(outcomes: &[Outcome], quick: bool) -> String {
     line("\n| part | what it does | begun | commit | took | found |\n|---|---|---|---|---|---|");
     for part in PARTS {
         let (begun, commit, took, found) = match outcomes.iter().find(|outcome| outcome.part == part.name) {
-            Some(one) => (&one.begun[..], &one.commit[..], duration(one.time), found(&one.verdict)),
+            Some(one) => (&one.begun[..], &one.commit[..], duration(one.time), found(one)),
             None => ("", "", String::new(), "not run yet".to_owned()),
         };
         line(&format!("| {} | {} | {begun} | {commit} | {took} | {found} |", part.name, part.what));
@@ -68,12 +67,19 @@ fn machines(outcomes: &[Outcome]) -> Vec<&[String]> {
     machines
 }
 
-fn found(verdict: &Result<String>) -> String {
-    let found = match verdict {
-        Ok(found) => found.clone(),
+fn found(outcome: &Outcome) -> String {
+    let found = match &outcome.verdict {
+        Ok(found) => targets(&outcome.figures).unwrap_or_else(|| found.clone()),
         Err(why) => format!("**FAILED**: {}", why.lines().next().unwrap_or_default()),
     };
     found.replace('|', "\\|")
+}
+
+/// What came of the targets of a benchmark, which misses them without a failure. `None` of what has none.
+fn targets(figures: &[String]) -> Option<String> {
+    let ending = |end: &str| figures.iter().filter(|line| line.starts_with("Target ") && line.ends_with(end)).count();
+    let (met, missed) = (ending(": met."), ending(": **missed**."));
+    (met + missed > 0).then(|| format!("{met} targets met, {missed} missed"))
 }
 
 /// What of the output of a part is figures of its own: not the lines of cargo and of the runners, nor of programs that are built,
@@ -107,6 +113,7 @@ fn duration(time: Duration) -> String {
 mod tests {
     use super::super::parts::PARTS;
     use super::*;
+    use crate::shell::Result;
 
     fn outcome(at: usize, verdict: Result<String>) -> Outcome {
         Outcome {
@@ -135,6 +142,25 @@ mod tests {
         ] {
             assert!(page.contains(text), "{text:?} in {page}");
         }
+    }
+
+    #[test]
+    fn a_benchmark_that_misses_a_target_is_not_as_it_should_be() {
+        let figures = ["Target 2.00 x: 2.20: met.", "Target 2.00 x: 1.58: **missed**.", "of 3 targets"];
+        let figures = figures.map(str::to_owned).to_vec();
+        let page = write(&[Outcome { figures, ..outcome(0, Ok("as it should be".into())) }], false);
+        assert!(page.contains("| 1 targets met, 1 missed |") && !page.contains("as it should be"), "{page}");
+    }
+
+    #[test]
+    fn the_page_that_is_shipped_is_that_of_its_record() {
+        let file = |name: &str| crate::shell::root().join("docs").join(name);
+        let outcomes = super::super::record::read(&file("proof.json")).unwrap();
+        let page = write(&super::super::record::today(&outcomes, false), false);
+        if std::env::var_os("HAUL_REGENERATE").is_some() {
+            std::fs::write(file("proof.md"), &page).unwrap();
+        }
+        assert!(std::fs::read_to_string(file("proof.md")).unwrap() == page, "HAUL_REGENERATE=1 writes it");
     }
 
     #[test]
