@@ -134,7 +134,7 @@ pub fn show(format: StatsFormat, accounts: &[Account]) -> String {
 /// For people.
 fn table(accounts: &[Account]) -> String {
     let mut text = String::from(
-        "rank  host              files   dirs     bytes  given  taken  chunks    wall s   user s   sys s    memory\n",
+        "rank  host              files   dirs      bytes  given  taken  chunks    wall s   user s   sys s     memory\n",
     );
     for account in accounts {
         let stats = account.summary().stats;
@@ -142,7 +142,7 @@ fn table(accounts: &[Account]) -> String {
         // Writing to a String cannot fail.
         writeln!(
             text,
-            "{:>4}  {host:<16}{:>7}{:>7}{:>10}{:>7}{:>7}{:>8}{:>10.3}{:>9.3}{:>8.3}{:>10}",
+            "{:>4}  {host:<16} {:>6} {:>6} {:>10} {:>6} {:>6} {:>7} {:>9.3} {:>8.3} {:>7.3} {:>10}",
             account.rank,
             stats.regular,
             stats.directories,
@@ -222,5 +222,17 @@ mod tests {
         assert_eq!((arrived.failed, &arrived.damaged), (true, &summary.damaged));
         assert_eq!(arrived.stats, summary.stats);
         assert!(table(&[sent]).contains("node"));
+    }
+
+    #[test]
+    fn words_of_the_table_stand_apart_however_long_they_are() {
+        let stats = Stats { regular: 12_345_678, directories: 1_234_567, chunks: 12_345_678, ..Stats::default() };
+        let moved = Moved { written: 1000 << 10, ..Moved::default() };
+        let summary = Summary { stats: Stats { moved, ..stats }, ..Summary::default() };
+        let sent = Account::new(12_345, "a-name-of-a-host", &summary, false, &Usage::default(), Duration::from_secs(1));
+        let table = table(&[Account { memory: 1000 << 20, ..sent }]);
+        let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        let expected = "12345 a-name-of-a-host 12345678 1234567 1000.0 KiB 0 0 12345678 1.000 0.000 0.000 1000.0 MiB";
+        assert_eq!(row.join(" "), expected);
     }
 }
