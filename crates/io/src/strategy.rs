@@ -112,6 +112,12 @@ fn choose_freely(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
         steps.engines.push(EngineName::ReadWrite);
         return;
     }
+    if facts.read_elsewhere {
+        steps.engines.push(EngineName::ReadWrite);
+        steps.tuning.buffer_size = steps.tuning.buffer_size.or(Some(FROM_ELSEWHERE));
+        steps.reasons.push("several processes read the source together, and pass it on");
+        return;
+    }
     let may_share = facts.dest == Kind::Regular
         && !steps.find_zeros
         && options.sparse != Sparse::Never
@@ -198,10 +204,16 @@ fn is_direct(name: &EngineName) -> bool {
 /// in the processor's cache, and the kernel may have to look for memory).
 const TO_XFS: usize = 256 << 10;
 
+/// Buffer in bytes for what other processes have read: each is a question to one of them.
+pub const FROM_ELSEWHERE: usize = 1 << 20;
+
 /// What concerns all engines: workers, reading ahead, and what stays in the page cache.
 fn choose_around(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
     // Whoever names an engine wants to see that engine, and says himself whether to read ahead of it.
-    let plain = facts.source == Kind::Regular && steps.ranges == Ranges::Whole && options.engine == EngineChoice::Auto;
+    let plain = facts.source == Kind::Regular
+        && steps.ranges == Ranges::Whole
+        && options.engine == EngineChoice::Auto
+        && !facts.read_elsewhere;
     let Some(around) = &facts.around else {
         // Not asked whether it is cold: to say so of pages that are there costs little.
         steps.read_ahead = plain && facts.size >= READ_AHEAD && facts.size < WORTH_ASKING;
@@ -212,8 +224,9 @@ fn choose_around(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
     }
     steps.read_ahead = plain && is_cold(facts);
     let to_device = goes_to_device(&Large::of(facts, around, options, steps), options.cache);
-    steps.forget_source = to_device && around.cached.is_some_and(|cached| cached < facts.size);
-    let drop = options.cache == CacheUse::Drop || (to_device && facts.demands.reads_again);
+    // What this process reads of a source that others read, too, they will ask for.
+    steps.forget_source = to_device && !facts.read_elsewhere && around.cached.is_some_and(|cached| cached < facts.size);
+    let drop = options.cache == CacheUse::Drop || (to_device && (facts.demands.reads_again || facts.read_elsewhere));
     steps.send_dest = drop && facts.dest == Kind::Regular;
     steps.workers = workers(facts, around, steps);
     steps.workers = prefer::workers(facts, around, steps);
@@ -268,6 +281,8 @@ fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Worke
         // 64 KiB extents: 2 workers 2.2 s, 4 1.4, 8 1.2, 16 1.0). One more or fewer makes no difference that could be seen
         // while copying, so it begins with all of them.
         Some(EngineName::ReadWrite) if steps.ranges == Ranges::Extents && is_cold(facts) => (16, 16),
+        // Each waits for an answer of another process most of the time.
+        Some(EngineName::ReadWrite) if facts.read_elsewhere => (4, 8),
         Some(EngineName::ReadWrite | EngineName::Dontcache | EngineName::Mapped) => (2, around.cores.clamp(2, 4)),
         Some(EngineName::CopyRange) => (around.cores.min(2), around.cores.clamp(1, 4)),
         // The reference is one, and the others see to it themselves.

@@ -1,5 +1,7 @@
 //! What an engine is asked, and what it answers.
 
+use std::fmt::Debug;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -17,6 +19,13 @@ pub trait Engine: Send {
     fn run(&mut self, job: &Job) -> Outcome;
 }
 
+/// The bytes of a source from elsewhere than its storage: another process has read them.
+pub trait ByteSource: Debug + Send + Sync {
+    /// The bytes at this offset, as many as there are at hand and fit into the buffer: their number. `None` where the file is
+    /// to be read itself, which alone knows of errors and of its end.
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Option<NonZeroUsize>;
+}
+
 /// One open side of a copy.
 #[derive(Debug, Clone)]
 pub struct Side {
@@ -32,12 +41,14 @@ pub struct Side {
     /// Size in bytes of a regular file on a filesystem that keeps its files somewhere: a read that asks for more and stops
     /// exactly there has seen the end. `None` where only a read of nothing is the end.
     pub size: Option<u64>,
+    /// Where a source's bytes come from, if not only from the file. Only `read-write` asks there, and where the size is known.
+    pub elsewhere: Option<Arc<dyn ByteSource>>,
 }
 
 impl Side {
     /// An open file with nothing known about it but whether it has offsets.
     pub fn new(fd: Arc<OwnedFd>, seekable: bool) -> Side {
-        Side { fd, seekable, direct: None, direct_fd: None, size: None }
+        Side { fd, seekable, direct: None, direct_fd: None, size: None, elsewhere: None }
     }
 }
 

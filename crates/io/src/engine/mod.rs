@@ -44,7 +44,7 @@ mod tuning;
 pub mod wrap;
 
 pub use self::caps::{Caps, Needs, PageCache, Role, Shares, Way};
-pub use self::contract::{DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Side, Zeros};
+pub use self::contract::{ByteSource, DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Side, Zeros};
 pub use self::direct::BUFFER as DIRECT_BUFFER;
 pub use self::table::{EngineName, make, make_on};
 pub use self::tuning::Tuning;

@@ -1,6 +1,7 @@
 //! What the engines share: where a job stands, and reading and writing that completes every count.
 
 use std::cell::Cell;
+use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -105,10 +106,23 @@ impl<'a> Transfer<'a> {
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
         let source = &self.job.source;
+        if let Some(count) = self.read_elsewhere(buffer, at) {
+            return Ok(count);
+        }
         again(|| match source.seekable {
             true => self.kernel.pread(source.as_fd(), buffer, at),
             false => self.kernel.read(source.as_fd(), buffer),
         })
+    }
+
+    /// Asks those who may have read the source for bytes before its end, of which they know nothing.
+    fn read_elsewhere(&self, buffer: &mut [u8], at: u64) -> Option<usize> {
+        let source = &self.job.source;
+        let elsewhere = source.elsewhere.as_ref().filter(|_| source.seekable)?;
+        let left = usize::try_from(source.size?.saturating_sub(at)).unwrap_or(usize::MAX);
+        let len = left.min(buffer.len());
+        let wanted = buffer.get_mut(..len).filter(|wanted| !wanted.is_empty())?;
+        elsewhere.read(wanted, at).map(NonZeroUsize::get)
     }
 
     /// Reads until the buffer is full or the source ends. An error after the first byte comes with the next call, or with

@@ -64,6 +64,8 @@ pub struct DataFacts {
     pub dest_on: Filesystem,
     /// The destination held something before this copy.
     pub replaces: bool,
+    /// Other processes have read the source, or will, and pass it on.
+    pub read_elsewhere: bool,
     /// What the rest of the copy needs.
     pub demands: Demands,
     /// What is asked only for files of at least [`WORTH_ASKING`] bytes.

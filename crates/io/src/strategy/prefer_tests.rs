@@ -27,6 +27,7 @@ const FILE: DataFacts = DataFacts {
     allocated: GIB,
     seekable: true,
     pseudo_file: false,
+    read_elsewhere: false,
     clone_is_known_to_fail: true,
     copy_range_is_known_to_fail: false,
     dest_block: 4096,

@@ -18,6 +18,7 @@ const FILE: DataFacts = DataFacts {
     local_disk: true,
     dest_on: Filesystem::Other,
     replaces: false,
+    read_elsewhere: false,
     demands: Demands::NONE,
     around: None,
     preferred: Preference { cached: None, cold: None },
@@ -342,4 +343,16 @@ fn holes_are_not_made_in_a_device() {
     let facts = DataFacts { dest: Kind::BlockDevice, allocated: 0, ..FILE };
     let steps = choose(&facts, &DataOptions { sparse: Sparse::Always, ..DataOptions::default() });
     assert_eq!((steps.ranges, steps.find_zeros), (Ranges::Whole, false));
+}
+
+#[test]
+fn what_others_read_too_is_read_and_written_and_stays_in_their_page_cache() {
+    let drop = DataOptions { cache: CacheUse::Drop, ..DataOptions::default() };
+    for options in [DataOptions::default(), drop] {
+        let facts = DataFacts { read_elsewhere: true, ..sized(8 * GIB, 0) };
+        let steps = choose(&facts, &options);
+        assert_eq!(steps.engines, [EngineName::ReadWrite]);
+        assert!(!steps.forget_source && !steps.read_ahead, "{options:?}");
+        assert!(steps.workers.start > 1 && steps.tuning.buffer_size == Some(FROM_ELSEWHERE));
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use haul_sys::inode::{Inode, Kind};
 
+use crate::engine::ByteSource;
 use crate::strategy::Demands;
 use crate::verify::Follower;
 
@@ -34,6 +35,8 @@ pub struct Transfer<'a> {
     pub checkpoints: Option<&'a Checkpoints<'a>>,
     /// Other processes, if they may help.
     pub peers: Option<&'a dyn Peers>,
+    /// Where the bytes come from, if another process may have read them.
+    pub elsewhere: Option<Arc<dyn ByteSource>>,
 }
 
 impl<'a> Transfer<'a> {
@@ -54,6 +57,7 @@ impl<'a> Transfer<'a> {
             overwrites: false,
             checkpoints: None,
             peers: None,
+            elsewhere: None,
         }
     }
 

@@ -138,7 +138,12 @@ impl Mover {
 
     /// What the profile says of a file.
     fn preferred(&mut self, job: &Transfer<'_>, options: &DataOptions) -> Preference {
-        if options.profile.is_none() || job.source_inode.kind != Kind::Regular || job.dest_inode.kind != Kind::Regular {
+        let elsewhere = job.elsewhere.is_some();
+        if elsewhere
+            || options.profile.is_none()
+            || job.source_inode.kind != Kind::Regular
+            || job.dest_inode.kind != Kind::Regular
+        {
             return Preference::default();
         }
         let devices = (job.source_inode.id.device(), job.dest_inode.id.device());
@@ -355,7 +360,8 @@ impl Mover {
             probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
         });
         let dest_on = self.dest_on(job, cannot[0]);
-        DataFacts { demands: job.demands, ..facts_of_sides(sides, cannot, (dest_on, around)) }
+        let read_elsewhere = job.elsewhere.is_some();
+        DataFacts { demands: job.demands, read_elsewhere, ..facts_of_sides(sides, cannot, (dest_on, around)) }
     }
 
     /// What the destination is on, where something depends on that.
@@ -435,6 +441,7 @@ fn facts_of_sides(
         local_disk: source.id.device().major != 0,
         dest_on,
         replaces: dest.size > 0,
+        read_elsewhere: false,
         around,
         demands: Demands::NONE,
         preferred: Preference::default(),

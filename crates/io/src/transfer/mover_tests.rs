@@ -2,12 +2,14 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
+use std::num::NonZeroUsize;
+
 use haul_sys::rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use haul_testbed::{painted, painted_at};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::engine::{FailedOn, Failure};
+use crate::engine::{ByteSource, FailedOn, Failure};
 use crate::options::{Preallocate, Reflink, Sparse};
 use crate::transfer::test_support::{Pair, Recorder, contents, disk, memory, only, with_holes};
 use crate::transfer::{Chunk, Peers};
@@ -441,4 +443,40 @@ fn facts_are_those_of_the_two_files() {
     assert!(facts.seekable && facts.replaces && !facts.pseudo_file);
     assert!(!facts.clone_is_known_to_fail && !facts.copy_range_is_known_to_fail);
     assert!(!facts_of(&source, &OwnedFd::from(memory(&[]))).unwrap().replaces);
+}
+
+/// Has other bytes than the file, and not all of them.
+#[derive(Debug, Default)]
+struct Elsewhere(Mutex<Vec<(u64, usize)>>);
+
+/// Chunks of this size are there, of every second one of which a part.
+const AT_HAND: u64 = 1 << 20;
+
+impl ByteSource for Elsewhere {
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Option<NonZeroUsize> {
+        self.0.lock().push((offset, buffer.len()));
+        let (chunk, within) = (offset / AT_HAND, offset % AT_HAND);
+        let len = NonZeroUsize::new(
+            buffer.len().min(usize::try_from(AT_HAND / 3 * 2 - within.min(AT_HAND / 3 * 2)).unwrap()),
+        )?;
+        (chunk % 2 == 1).then(|| {
+            buffer[..len.get()].fill(b'e');
+            len
+        })
+    }
+}
+
+#[test]
+fn bytes_that_are_elsewhere_come_from_there_and_all_others_from_the_file() {
+    let size = 9 * MIB + 17;
+    let pair = Pair::in_memory(&vec![b'f'; size]);
+    let elsewhere = Arc::new(Elsewhere::default());
+    let job = Transfer { elsewhere: Some(Arc::clone(&elsewhere) as Arc<dyn ByteSource>), ..pair.transfer() };
+    let report = mover().move_data(&job, &DataOptions::default(), Recorder::default().control());
+    assert_eq!((report.stopped, report.moved.total()), (None, size as u64));
+    assert_eq!(names(&report.tried), [EngineName::ReadWrite]);
+    let expected = |at: u64| if at / AT_HAND % 2 == 1 && at % AT_HAND < AT_HAND / 3 * 2 { b'e' } else { b'f' };
+    assert!(pair.copied().iter().zip(0..).all(|(byte, at)| *byte == expected(at)));
+    let largest = elsewhere.0.lock().iter().map(|(_, len)| *len).max();
+    assert_eq!(largest, Some(strategy::FROM_ELSEWHERE), "a question for each MiB");
 }

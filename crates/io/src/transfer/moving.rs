@@ -89,6 +89,7 @@ impl<'a> Moving<'a> {
         // Its size is one that a read can meet.
         let plain = job.source_inode.kind == Kind::Regular && has_storage(job.source_inode) && !facts.pseudo_file;
         source.size = plain.then_some(job.source_inode.size);
+        source.elsewhere.clone_from(&job.elsewhere);
         let mut dest = side(&job.dest, job.dest_inode, dest_seekable);
         open_for_direct(&mut source, &mut dest, steps, facts);
         let forget = (steps.forget_source && seekable).then_some((

@@ -65,6 +65,7 @@ fn is_plain(job: &Transfer<'_>, facts: &DataFacts) -> bool {
         && facts.seekable
         && !facts.pseudo_file
         && job.start == 0
+        && job.elsewhere.is_none()
         && job.follower.is_none()
         && job.checkpoints.is_none()
 }
