@@ -337,6 +337,7 @@ impl Prepared {
             partials: Partials::default(),
             xattr_rules: XattrRules::default(),
             skip_files: Vec::new(),
+            shared_reads: None,
         };
         let summary = run(&self.plan, &session);
         match summary.failed || summary.cancelled {

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_io::control::{Cancel, Control, Progress};
+use haul_io::engine::ByteSource;
 use haul_io::moved::Moved;
 use haul_io::pace::Pace;
 use haul_sys::Errno;
-use haul_sys::inode::FileId;
+use haul_sys::inode::{FileId, Inode};
 
 use crate::error::{Error, What};
 use crate::events::{Confirm, Event, Observer};
@@ -33,6 +35,14 @@ pub struct Session<'a> {
     pub xattr_rules: meta::XattrRules,
     /// Files in the sources that are not copied: those that the caller writes there itself.
     pub skip_files: Vec<FileId>,
+    /// Other processes that read the same sources, if there are any.
+    pub shared_reads: Option<&'a dyn SharedReads>,
+}
+
+/// Processes that copy the same sources, each to a destination of its own, and read each byte of them only once.
+pub trait SharedReads: Sync {
+    /// What they have of a file, which was opened and looked at a moment ago. `None` if this process is to read it alone.
+    fn of(&self, source: &Path, inode: &Inode) -> Option<Arc<dyn ByteSource>>;
 }
 
 impl Session<'_> {
@@ -236,6 +246,7 @@ mod tests {
             partials: Partials::default(),
             xattr_rules: meta::XattrRules::default(),
             skip_files: Vec::new(),
+            shared_reads: None,
         }
     }
 

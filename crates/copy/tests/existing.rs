@@ -178,6 +178,7 @@ fn copy(room: &Path, seed: u64, jobs: usize) -> (Vec<String>, BTreeMap<PathBuf, 
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let failed = run(&plan, &session).failed;
     let (threads, mut lines) = (heard.threads.into_inner().unwrap().len(), heard.lines.into_inner().unwrap());

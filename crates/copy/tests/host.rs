@@ -42,6 +42,7 @@ fn copy(place: &Path) {
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let plan = Plan {
         sources: vec![place.join("source").into()],

@@ -71,6 +71,7 @@ fn copy(plan: &Plan, pace: &Pace, cancel_at_progress: Option<Cancel>) -> Summary
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     run(plan, &session)
 }

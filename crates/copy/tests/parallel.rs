@@ -67,6 +67,7 @@ impl Director {
             pace: haul_io::pace::Pace::default(),
             xattr_rules: XattrRules::default(),
             skip_files: Vec::new(),
+            shared_reads: None,
         };
         run(plan, &session)
     }
@@ -255,6 +256,7 @@ fn a_panic_in_any_thread_ends_the_run() {
                 pace: haul_io::pace::Pace::default(),
                 xattr_rules: XattrRules::default(),
                 skip_files: Vec::new(),
+                shared_reads: None,
             };
             let plan = Plan { jobs: Some(4), ..plan(&source, &dest) };
             let ended = catch_unwind(AssertUnwindSafe(|| run(&plan, &session)));
@@ -450,6 +452,7 @@ fn a_file_that_found_the_disk_full_of_one_that_does_not_fit_is_copied_when_that_
         pace: haul_io::pace::Pace::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let dest = disk.join("t");
     let summary = run(&plan(&s.source, &dest), &session);

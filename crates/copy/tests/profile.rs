@@ -49,6 +49,7 @@ fn copy(plan: &Plan) -> (Summary, usize) {
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let summary = run(plan, &session);
     assert!(!summary.failed);

@@ -72,6 +72,7 @@ fn copy(dir: &Path, plan: Plan) -> Heard {
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let plan = Plan {
         sources: vec![dir.join("from").into()],

@@ -67,6 +67,7 @@ fn session(heard: &Heard) -> Session<'_> {
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     }
 }
 

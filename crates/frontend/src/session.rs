@@ -53,6 +53,7 @@ pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, skip_fil
         partials,
         xattr_rules: xattr_rules(report, plan),
         skip_files,
+        shared_reads: None,
     }
 }
 

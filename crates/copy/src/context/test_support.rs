@@ -246,6 +246,7 @@ impl Bench {
             partials: self.partials.clone(),
             xattr_rules: XattrRules::default(),
             skip_files: Vec::new(),
+            shared_reads: None,
         };
         let (plan, services, kernel) = (&self.plan, &self.services, &self.kernel);
         let mut worker = Worker::new(RunContext { plan, session: &session, services, kernel, peers: None });

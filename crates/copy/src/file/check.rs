@@ -221,10 +221,16 @@ pub(crate) fn settle_changes(
             retry_on_intr(|| ftruncate(&job.transfer.dest, 0))
                 .map_err(|errno| Broken::by(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
         }
-        // What was noted is of the source as it was.
+        // What was noted, and what others have read, is of the source as it was.
         let mut next = job.clone();
-        next.transfer =
-            Transfer { source_inode: inode, start: 0, overwrites: false, checkpoints: None, ..next.transfer };
+        next.transfer = Transfer {
+            source_inode: inode,
+            start: 0,
+            overwrites: false,
+            checkpoints: None,
+            elsewhere: None,
+            ..next.transfer
+        };
         read = move_and_check(worker, &next)?;
     }
 }

@@ -1,7 +1,10 @@
 //! Moves the data of an open file, and looks whether it came through whole.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
+use haul_io::engine::ByteSource;
+use haul_io::strategy::SMALL;
 use haul_io::transfer::Checkpoints;
 use haul_io::verify::Checked;
 use haul_sys::Errno;
@@ -10,7 +13,7 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::context::{Worker, free_space};
+use crate::context::{RunContext, Worker, free_space};
 use crate::error::{Error, What};
 use crate::file::check::{self, ReadAgain};
 use crate::file::image::{self, Looked};
@@ -48,6 +51,12 @@ pub(crate) fn contents(
     copied.ok_or(Reported)
 }
 
+/// What other processes have of a source.
+fn elsewhere(cx: RunContext<'_>, subject: &Subject<'_>, source: &Inode) -> Option<Arc<dyn ByteSource>> {
+    let shared = cx.session.shared_reads.filter(|_| source.kind == Kind::Regular && source.size >= SMALL)?;
+    shared.of(subject.source.path, source)
+}
+
 /// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied, and what reading
 /// it again has found.
 fn fill(
@@ -64,6 +73,7 @@ fn fill(
     let log = resume::checkpoint_log(cx, &job, unfinished);
     let checkpoints = resume::checkpoints(cx, &job, unfinished, log.as_ref());
     job.log = log.as_ref();
+    job.transfer.elsewhere = elsewhere(cx, subject, &files.source_inode);
     job.transfer.start = unfinished.start;
     job.transfer.checkpoints = checkpoints.as_ref();
     let regular = dest_inode.kind == Kind::Regular;

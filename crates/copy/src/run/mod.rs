@@ -14,7 +14,7 @@ use crate::stats::Stats;
 use crate::walk::ask_server_again;
 
 pub use crate::publish::Partials;
-pub use crate::report::Session;
+pub use crate::report::{Session, SharedReads};
 pub use crate::shards::{ShardReport, shard_status};
 pub use crate::sources::operands::settle_destination;
 pub use crate::sources::operands::source_of;

@@ -45,6 +45,7 @@ fn prepared(bench: &Bench, first: bool) -> (Result<Option<Selection>, u64>, Vec<
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let selection = prepare(&bench.plan, &session, first);
     let whole = format!("{}/", bench.path().display());

@@ -41,6 +41,7 @@ pub fn copy(plan: &Plan, cancel: &Cancel, attack: impl FnMut(&Event<'_>) + Send)
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let summary = run(plan, &session);
     (summary, attacker.problems.into_inner().unwrap())

@@ -152,6 +152,7 @@ fn files(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<Str
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
         skip_files: Vec::new(),
+        shared_reads: None,
     };
     let Summary { failed, stats, .. } = run::run(&plan, &session);
     if failed {
