@@ -17,6 +17,7 @@ use haul_io::facts;
 use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
+use crate::apart::Mark;
 use crate::at_work::{self, AtWork, Place};
 use crate::directory::{Directory, as_io};
 use crate::line::Line;
@@ -42,6 +43,8 @@ struct Hello {
     filter: Option<String>,
     /// The nearest directory of the destination that is there.
     dest: (Vec<u8>, Option<Seen>),
+    /// Whether the copy goes into the destination, or is that itself, as far as this process sees.
+    goes_into: Option<bool>,
 }
 
 /// What stat reports of a file that is the same on all machines, of a directory only what does not change: a machine may have
@@ -92,6 +95,10 @@ enum Verdict {
     Refused,
     /// Look for this file, which has these bytes.
     Look(Vec<u8>, Vec<u8>),
+    /// Make a file at your destination, with this secret in its name.
+    Mark(String),
+    /// Look for the files of the others there.
+    LookForMarks,
     Go(Agreed),
 }
 
@@ -140,6 +147,8 @@ fn label(rank: usize, host: &str) -> String {
 pub enum Purpose {
     /// To write: they must see each other's files, and no other job may write the same.
     Write,
+    /// To write, each to a destination of its own.
+    WriteEach,
     /// To read.
     Read,
     /// This one does nothing, and neither shall the others.
@@ -158,14 +167,18 @@ pub fn agree(
 ) -> Result<(Agreed, Option<AtWork>), String> {
     let own = hello(plan, line.machine());
     if line.rank() > 0 {
-        return follow(line, &own).map(|agreed| (agreed, None));
+        return follow(line, &own, plan).map(|agreed| (agreed, None));
     }
     let settled = settle_destination(plan);
     let checked = hear_all(line, own).and_then(|hellos| {
-        differences(plan, &hellos).map_or(Ok(()), Err)?;
+        differences(plan, &hellos, purpose).map_or(Ok(()), Err)?;
         let at_work = match purpose {
             Purpose::Refuse => return Err(String::new()),
             Purpose::Read => None,
+            Purpose::WriteEach => {
+                look_whether_apart(line, &hellos)?;
+                None
+            }
             Purpose::Write => look_around(line, plan, &settled, &hellos)?,
         };
         Ok((hellos, at_work))
@@ -236,6 +249,11 @@ fn hello(plan: &Plan, machine: usize) -> Hello {
     let (Destination::Guess(dest) | Destination::Directory(dest) | Destination::Exactly(dest)) = &plan.destination;
     plan.sources.iter().chain([dest]).for_each(|path| ask_server_again(Path::new(path)));
     let nearest = nearest_directory(&plan.destination);
+    let goes_into = match settle_destination(plan) {
+        Destination::Directory(_) => Some(true),
+        Destination::Exactly(_) => Some(false),
+        Destination::Guess(_) => None,
+    };
     Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         host: haul_sys::rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -246,6 +264,7 @@ fn hello(plan: &Plan, machine: usize) -> Hello {
         filter: plan.filter.as_ref().map(|filter| format!("{:?}", filter.choice())),
         sources: plan.sources.iter().map(|source| Seen::at(Path::new(source))).collect(),
         dest: (nearest.as_os_str().as_bytes().to_vec(), Seen::at(&nearest)),
+        goes_into,
     }
 }
 
@@ -268,7 +287,7 @@ fn nearest_directory(destination: &Destination) -> PathBuf {
 }
 
 /// What the first process that differs from rank 0 has different.
-fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
+fn differences(plan: &Plan, hellos: &[Hello], purpose: Purpose) -> Option<String> {
     let first = hellos.first()?;
     hellos.iter().enumerate().skip(1).find_map(|(rank, hello)| {
         let label = label(rank, &hello.host);
@@ -308,8 +327,20 @@ fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
                 return Some(format!("the source '{source}' {what} on {label}: all ranks need the same files"));
             }
         }
-        (hello.dest != first.dest).then(|| not_shared(&label, &first.dest.0))
+        match purpose {
+            Purpose::Write | Purpose::Read => (hello.dest != first.dest).then(|| not_shared(&label, &first.dest.0)),
+            Purpose::WriteEach => (hello.goes_into != first.goes_into).then(|| not_alike(&label, plan)),
+            Purpose::Refuse => None,
+        }
     })
+}
+
+fn not_alike(label: &str, plan: &Plan) -> String {
+    let dest = Path::new(plan.destination.path()).display();
+    format!(
+        "'{dest}' is a directory on one of rank 0 and {label} and not on the other, so that the copies would have other \
+         names; nothing was written; say by -t or -T what '{dest}' is"
+    )
 }
 
 fn not_shared(label: &str, dest: &[u8]) -> String {
@@ -352,13 +383,43 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello], dir: &Path, secret: &str) ->
     })
 }
 
+/// Lets all ranks make a file each where their copies go, and look for those of the others.
+fn look_whether_apart(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
+    let Some(own) = hellos.first() else { return Ok(()) };
+    let dir = Path::new(OsStr::from_bytes(&own.dest.0));
+    let secret = format!("{:016x}{:08x}", fastrand::u64(..), fastrand::u32(..));
+    send_all(line, &Verdict::Mark(secret.clone()));
+    let mark = Mark::make(dir, &secret, 0);
+    for _ in 1..line.ranks() {
+        line.wait();
+    }
+    send_all(line, &Verdict::LookForMarks);
+    let mut found = mark.sees(line.ranks()).map(|other| (0, other));
+    for _ in 1..line.ranks() {
+        let (from, answer) = line.wait();
+        let seen = serde_json::from_slice::<Option<usize>>(&answer).ok().flatten();
+        found = found.or(seen.map(|other| (from, other)));
+    }
+    let Some((one, other)) = found else { return Ok(()) };
+    let label = |rank: usize| label(rank, hellos.get(rank).map_or("?", |hello| hello.host.as_str()));
+    let dir = hellos.get(one).map_or(dir, |hello| Path::new(OsStr::from_bytes(&hello.dest.0))).display();
+    Err(format!(
+        "{} and {} would write to the same '{dir}'; nothing was written; with --each every rank copies to a destination \
+         of its own: start one rank on each machine, and name a directory of that machine",
+        label(one.min(other)),
+        label(one.max(other))
+    ))
+}
+
 fn send_all(line: &mut Line<'_>, verdict: &Verdict) {
     line.send_to_others(&serde_json::to_vec(verdict).unwrap_or_default());
 }
 
 /// What the others do: they do as rank 0 says.
-fn follow(line: &mut Line<'_>, hello: &Hello) -> Result<Agreed, String> {
+fn follow(line: &mut Line<'_>, hello: &Hello, plan: &Plan) -> Result<Agreed, String> {
     line.send(0, &serde_json::to_vec(hello).unwrap_or_default());
+    // Goes when all have looked.
+    let mut mark = None;
     loop {
         let bytes = line.wait_for_rank(0);
         match serde_json::from_slice(&bytes) {
@@ -366,6 +427,14 @@ fn follow(line: &mut Line<'_>, hello: &Hello) -> Result<Agreed, String> {
             Ok(Verdict::Look(path, secret)) => {
                 let answer: &[u8] = if is_seen(Path::new(OsStr::from_bytes(&path)), &secret) { b"seen" } else { b"no" };
                 line.send(0, answer);
+            }
+            Ok(Verdict::Mark(secret)) => {
+                mark = Some(Mark::make(&nearest_directory(&plan.destination), &secret, line.rank()));
+                line.send(0, b"made");
+            }
+            Ok(Verdict::LookForMarks) => {
+                let seen = mark.as_ref().and_then(|mark| mark.sees(line.ranks()));
+                line.send(0, &serde_json::to_vec(&seen).unwrap_or_default());
             }
             Ok(Verdict::Refused) | Err(_) => return Err(String::new()),
         }
@@ -403,7 +472,7 @@ mod tests {
     #[test]
     fn processes_that_are_alike_agree() {
         let (plan, hellos) = two();
-        assert_eq!(differences(&plan, &hellos), None);
+        assert_eq!(differences(&plan, &hellos, Purpose::Write), None);
     }
 
     #[test]
@@ -420,8 +489,17 @@ mod tests {
         for (change, word) in cases {
             let (plan, mut hellos) = two();
             change(&mut hellos[1]);
-            let why = differences(&plan, &hellos).unwrap();
+            let why = differences(&plan, &hellos, Purpose::Write).unwrap();
             assert!(why.contains(word) && why.contains("rank 1"), "{why}");
         }
+    }
+    #[test]
+    fn destinations_of_their_own_need_be_alike_only_in_what_they_are() {
+        let (plan, mut hellos) = two();
+        hellos[1].dest = (b"/elsewhere".to_vec(), None);
+        assert_eq!(differences(&plan, &hellos, Purpose::WriteEach), None);
+        hellos[1].goes_into = hellos[0].goes_into.map(|into| !into).or(Some(true));
+        let why = differences(&plan, &hellos, Purpose::WriteEach).unwrap();
+        assert!(why.contains("-t or -T") && why.contains("rank 1"), "{why}");
     }
 }

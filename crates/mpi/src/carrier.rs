@@ -11,6 +11,7 @@ use haul_copy::run::Transport;
 use haul_frontend::progress::Progress;
 use haul_frontend::report::Report;
 
+use crate::broadcast::Broadcast;
 use crate::exchange::{Exchange, lock};
 use crate::figures::Account;
 use crate::line::{Line, SHORT_REST, next_rest};
@@ -42,6 +43,8 @@ pub struct Desk {
     pub shows_progress: bool,
     /// Somebody wants to know how far the job is.
     pub asked: Arc<AtomicBool>,
+    /// With `--each`: who reads what for whom. Each rank copies everything then.
+    pub broadcast: Option<Arc<Broadcast>>,
     /// What passes between them.
     pub exchange: Arc<Exchange>,
     /// What the other processes have done, as they end.
@@ -184,6 +187,15 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
                 self.stop_all();
             }
             Talk::End => self.desk.exchange.hang_up(),
+            Talk::Fetch(request) => match &self.desk.broadcast {
+                Some(broadcast) if broadcast.is_asked(from, &request) => {}
+                _ => self.desk.exchange.give_up(),
+            },
+            Talk::Part(number, bytes) => {
+                if let Some(broadcast) = &self.desk.broadcast {
+                    broadcast.is_answered(number, bytes);
+                }
+            }
             Talk::Account(bytes) => {
                 let account = serde_json::from_slice::<Account>(&bytes).ok();
                 self.all_well &= account.as_ref().is_some_and(|account| !account.failed);
@@ -275,7 +287,10 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
 
     fn show(&self, survey: &Survey) {
         let label = |rank: usize| self.desk.labels.get(rank).cloned().unwrap_or_default();
+        // Of one copy.
+        let copies = if self.desk.broadcast.is_some() { self.line.ranks() as u64 } else { 1 };
         let totals = self.desk.report.progress().and_then(Progress::totals);
+        let totals = totals.map(|(bytes, entries)| (bytes * copies, entries * copies));
         for line in survey.report(self.started.elapsed(), totals, &label) {
             self.desk.report.complain(line.as_bytes());
         }

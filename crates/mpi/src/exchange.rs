@@ -10,13 +10,15 @@ use haul_copy::run::{SpareCapacity, Transport};
 
 use crate::talk::Talk;
 
-/// Bytes of text that may wait to be sent.
+/// Bytes of text, and of parts of sources, that may wait to be sent.
 const MOST_TEXT: usize = 4 << 20;
+const MOST_PARTS: usize = 64 << 20;
 
 /// A message for the run, and from whom it is.
 type Letter = (usize, Vec<u8>);
 
 /// Everything that passes between the two.
+#[derive(Debug)]
 pub struct Exchange {
     rank: usize,
     /// By rank: the lowest rank on the same machine.
@@ -25,9 +27,9 @@ pub struct Exchange {
     out: Mutex<VecDeque<(usize, Talk)>>,
     /// There is one.
     something: Condvar,
-    /// Bytes of text among them.
-    text_waiting: Mutex<usize>,
-    text_sent: Condvar,
+    /// Text among them, and parts of sources.
+    text: Backlog,
+    parts: Backlog,
     /// Messages for the run, and from whom.
     incoming: Mutex<Receiver<Letter>>,
     deliver: Mutex<Option<Sender<Letter>>>,
@@ -46,6 +48,38 @@ pub struct Exchange {
     ended: Condvar,
 }
 
+/// Bytes that wait to be sent.
+#[derive(Debug, Default)]
+struct Backlog {
+    /// How many, and whether nobody is to wait for them to be fewer.
+    state: Mutex<(usize, bool)>,
+    fewer: Condvar,
+}
+
+impl Backlog {
+    /// So many more; waits while there are more than `most`.
+    fn add(&self, bytes: usize, most: usize) {
+        let mut state = lock(&self.state);
+        while state.0 > most && !state.1 {
+            state = self.fewer.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.0 += bytes;
+    }
+
+    /// So many were sent.
+    fn remove(&self, bytes: usize) {
+        let mut state = lock(&self.state);
+        state.0 = state.0.saturating_sub(bytes);
+        self.fewer.notify_all();
+    }
+
+    /// Nobody is to wait any more.
+    fn open(&self) {
+        lock(&self.state).1 = true;
+        self.fewer.notify_all();
+    }
+}
+
 impl Exchange {
     /// Of the process `rank`; `machines` has for each the lowest rank on the same machine.
     pub fn new(rank: usize, machines: Vec<usize>) -> Exchange {
@@ -55,8 +89,8 @@ impl Exchange {
             machines,
             out: Mutex::default(),
             something: Condvar::new(),
-            text_waiting: Mutex::default(),
-            text_sent: Condvar::new(),
+            text: Backlog::default(),
+            parts: Backlog::default(),
             incoming: Mutex::new(incoming),
             deliver: Mutex::new(Some(deliver)),
             asked: Mutex::default(),
@@ -79,31 +113,35 @@ impl Exchange {
     /// Passes text on to rank 0; waits as long as too much of it waits to be sent, since that process may be slow to print.
     /// Never called by the thread that sends.
     pub fn say_text(&self, output: bool, text: &[u8]) {
-        self.say_in_turn(Talk::Text(output, text.to_vec()), text);
+        self.text.add(text.len(), MOST_TEXT);
+        self.say(0, Talk::Text(output, text.to_vec()));
     }
 
     /// The same for the name of what could not be copied: there may be millions.
     pub fn say_failed(&self, name: &[u8]) {
-        self.say_in_turn(Talk::Failed(name.to_vec()), name);
+        self.text.add(name.len(), MOST_TEXT);
+        self.say(0, Talk::Failed(name.to_vec()));
     }
 
-    fn say_in_turn(&self, talk: Talk, text: &[u8]) {
-        let mut waiting = lock(&self.text_waiting);
-        while *waiting > MOST_TEXT {
-            waiting = self.text_sent.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-        *waiting += text.len();
-        drop(waiting);
-        self.say(0, talk);
+    /// Answers a request for a part of a source; waits as long as too much of that waits to be sent. Never called by the
+    /// thread that sends.
+    pub fn say_part(&self, to: usize, number: u64, bytes: Vec<u8>) {
+        self.parts.add(bytes.len(), MOST_PARTS);
+        self.say(to, Talk::Part(number, bytes));
+    }
+
+    /// Nothing more is sent: nobody waits for that any more.
+    pub fn stop_holding_back(&self) {
+        self.parts.open();
     }
 
     /// The next thing to be said.
     pub fn next_out(&self) -> Option<(usize, Talk)> {
         let next = lock(&self.out).pop_front();
-        if let Some((_, Talk::Text(_, text) | Talk::Failed(text))) = &next {
-            let mut waiting = lock(&self.text_waiting);
-            *waiting = waiting.saturating_sub(text.len());
-            self.text_sent.notify_all();
+        match &next {
+            Some((_, Talk::Text(_, text) | Talk::Failed(text))) => self.text.remove(text.len()),
+            Some((_, Talk::Part(_, bytes))) => self.parts.remove(bytes.len()),
+            _ => {}
         }
         next
     }

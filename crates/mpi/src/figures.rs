@@ -44,6 +44,8 @@ pub struct Account {
     memory: u64,
     /// Seconds from the beginning of its run to the end.
     time: f64,
+    /// Bytes of sources that came from other ranks.
+    received: u64,
 }
 
 impl Account {
@@ -71,7 +73,13 @@ impl Account {
             system: usage.system.as_secs_f64(),
             memory: usage.peak_memory,
             time: time.as_secs_f64(),
+            received: 0,
         }
+    }
+
+    /// With so many bytes of sources from other ranks.
+    pub fn with_received(self, received: u64) -> Account {
+        Account { received, ..self }
     }
 
     /// As a summary of a run. What disk images were found to be is reported where they were copied.
@@ -157,6 +165,10 @@ fn table(accounts: &[Account]) -> String {
         )
         .unwrap_or_default();
     }
+    for account in accounts.iter().filter(|account| account.received > 0) {
+        let received = human_size(account.received);
+        writeln!(text, "rank {} received {received} of the sources from other ranks", account.rank).unwrap_or_default();
+    }
     text
 }
 
@@ -174,6 +186,7 @@ struct RankRecord<'a> {
     given_away: u64,
     work_units: u64,
     chunks: u64,
+    received_bytes: u64,
     errors: u64,
     wall_seconds: f64,
     user_seconds: f64,
@@ -196,6 +209,7 @@ fn json(account: &Account) -> String {
         given_away: stats.given_away,
         work_units: stats.work_units,
         chunks: stats.chunks,
+        received_bytes: account.received,
         errors: stats.errors,
         wall_seconds: account.time,
         user_seconds: account.user,

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use haul_copy::plan::{Durable, Plan};
-use haul_copy::run::{self, Part, Partials, Summary};
+use haul_copy::run::{self, Part, Partials, Session, Summary, Transport};
 use haul_copy::stats::Stats;
 use haul_frontend::failures::Failures;
 use haul_frontend::files::ListFile;
@@ -24,11 +24,13 @@ use haul_io::pace::Limit;
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
+use crate::broadcast::{Broadcast, READERS, Reads};
 use crate::carrier::{Carrier, Desk};
 use crate::exchange::{Exchange, lock};
 use crate::figures::{self, Account};
 use crate::line::Line;
 use crate::name::NAME;
+use crate::options::Own;
 use crate::status;
 
 const FAILURES: &str = "list of failures";
@@ -43,8 +45,8 @@ pub struct Job {
     pub show: Show,
     /// Throttling, lists and profiles.
     pub options: RunOptions,
-    /// Bytes of a chunk of a large file.
-    pub chunk: u64,
+    /// What haul does not know: chunks of large files, and whether each rank makes a copy of its own.
+    pub own: Own,
     /// What was found out with the list of names, if there is one: the same in all processes.
     pub found: Stats,
     /// Of these, in rank 0, those that could not be found.
@@ -59,14 +61,23 @@ impl Job {
         let rank = line.rank();
         let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
         let mut report = self.report(rank, &exchange);
-        report.configure(self.show, &self.plan, self.agreed.progress, self.show.verbose);
+        // Where each rank copies everything, one of them says what.
+        let silent = Show { verbose: false, debug: false, explain: false, ..self.show };
+        let show = if self.own.each && rank > 0 { silent } else { self.show };
+        report.configure(show, &self.plan, self.agreed.progress, show.verbose);
         report.keep_count(&self.plan);
         let prepared = self.prepare(rank, &mut report, &exchange);
         let report = Arc::new(report);
+        let ranks = self.agreed.hosts.len();
+        let broadcast = self.own.each.then(|| {
+            let (exchange, cancel) = (Arc::clone(&exchange), report.cancel().clone());
+            Arc::new(Broadcast::new(exchange, rank, ranks, cancel, self.plan.open_noatime))
+        });
         let desk = Desk {
             report: Arc::clone(&report),
-            labels: (0..self.agreed.hosts.len()).map(|rank| self.agreed.label(rank)).collect(),
-            shows_progress: self.agreed.progress,
+            labels: (0..ranks).map(|rank| self.agreed.label(rank)).collect(),
+            shows_progress: self.agreed.progress && !self.own.each,
+            broadcast,
             asked: Arc::clone(&self.asked),
             exchange,
             accounts: Mutex::default(),
@@ -80,21 +91,36 @@ impl Job {
             report.cancel().cancel();
         }
         thread::scope(|scope| {
-            let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
-            match &copying {
+            let begin = |name: &str| thread::Builder::new().name(name.into());
+            if let Some(broadcast) = &desk.broadcast {
+                let begun =
+                    (0..READERS).filter(|_| begin("haul-read").spawn_scoped(scope, || broadcast.serve()).is_ok());
+                if begun.count() == 0 {
+                    line.give_up(&self.agreed.label(rank), status::INCOMPLETE);
+                }
+            }
+            let copying = begin("haul-run").spawn_scoped(scope, || self.copy(rank, &desk));
+            let status = match &copying {
                 Ok(copying) => Carrier::new(line, &desk, copying).carry(),
                 Err(_) => line.give_up(&self.agreed.label(rank), status::INCOMPLETE),
-            }
+            };
+            desk.broadcast.iter().for_each(|broadcast| broadcast.end());
+            status
         })
     }
 
     fn report(&self, rank: usize, exchange: &Arc<Exchange>) -> Report {
+        let name = match self.own.each {
+            // Each of them may have something to say of the same name.
+            true => format!("{NAME}: {}", self.agreed.label(rank)),
+            false => NAME.to_owned(),
+        };
         if rank == 0 {
-            return Report::new(NAME.as_bytes().to_vec());
+            return Report::new(name.into_bytes());
         }
         let exchange = Arc::clone(exchange);
         let pass_on = move |output: bool, text: &[u8]| exchange.say_text(output, text);
-        Report::on(Screen::of_other_process(Box::new(pass_on)), NAME.as_bytes().to_vec())
+        Report::on(Screen::of_other_process(Box::new(pass_on)), name.into_bytes())
     }
 
     /// What is left to do before the run.
@@ -102,7 +128,12 @@ impl Job {
     /// # Errors
     /// What is wrong, for the user.
     fn prepare(&mut self, rank: usize, report: &mut Report, exchange: &Arc<Exchange>) -> Result<(), Vec<u8>> {
-        self.plan.destination = self.agreed.destination();
+        if !self.own.each {
+            self.plan.destination = self.agreed.destination();
+        } else if rank > 0 {
+            // They are those that rank 0 prints.
+            self.plan.checksum = None;
+        }
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
             // Rank 0 prints them.
@@ -141,14 +172,25 @@ impl Job {
         let partials = Partials::default();
         let caught = self.start_watching(report, &partials).unwrap_or_default();
         let session = session(report, &self.plan, partials, Vec::new());
-        let part = Part { transport: &*desk.exchange, chunk: self.chunk };
-        let summary = run::run_together(&self.plan, &session, part);
+        let summary = match &desk.broadcast {
+            Some(broadcast) => {
+                let reads = Reads(Arc::clone(broadcast));
+                let mut summary = run::run(&self.plan, &Session { shared_reads: Some(&reads), ..session });
+                summary.failed |= rank == 0 && !desk.exchange.finish();
+                summary
+            }
+            None => {
+                let part = Part { transport: &*desk.exchange, chunk: self.own.chunk() };
+                run::run_together(&self.plan, &session, part)
+            }
+        };
         session::report_errors(report, &summary);
         let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
         let usage = Usage::of_process();
         let time = started.elapsed();
         let failed = rank > 0 && !report.finish();
-        let account = Account::new(rank, host, &summary, failed, &usage, time);
+        let received = desk.broadcast.as_ref().map_or(0, |broadcast| broadcast.received());
+        let account = Account::new(rank, host, &summary, failed, &usage, time).with_received(received);
         if rank == 0 {
             let status = self.conclude(desk, account, summary, usage, started, &caught);
             desk.status.get_or_init(|| status);

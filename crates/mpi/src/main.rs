@@ -5,7 +5,7 @@
 //!
 //! * **Knows** MPI (`line`, the only file that sends and receives), what launchers tell (`launcher`), the agreement of all
 //!   ranks before anything is written (`agree`), other jobs (`at_work`), how messages and the run meet (`exchange`,
-//!   `carrier`), how far all ranks are (`standing`), how it ended (`status`), and what must end the job (`panics`, `stuck`).
+//!   `carrier`), what ranks that copy the same read for each other (`apart`, `broadcast`, `reads`), how far all ranks are (`standing`), how it ended (`status`), and what must end the job (`panics`, `stuck`).
 //! * **Must not know** how a tree is divided or copied: that is `haul_copy::run::run_together`, which it gives a
 //!   `Transport`. Options and messages are those of haul-frontend.
 //!
@@ -13,7 +13,9 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+mod apart;
 mod at_work;
+mod broadcast;
 mod carrier;
 mod compare;
 mod directory;
@@ -25,6 +27,7 @@ mod line;
 mod name;
 mod options;
 mod panics;
+mod reads;
 mod standing;
 mod status;
 mod stuck;
@@ -47,7 +50,9 @@ use haul_frontend::help;
 use haul_frontend::options::{Invocation, parse};
 use haul_frontend::persona::Persona;
 use haul_frontend::report::Report;
+use haul_frontend::run_options::RunOptions;
 use haul_frontend::session::{self, session};
+use haul_frontend::show::Show;
 use haul_frontend::{files, watch};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
@@ -58,6 +63,7 @@ use job::Job;
 use launcher::Launch;
 use line::Line;
 use name::NAME;
+use options::Own;
 
 fn main() -> ExitCode {
     panics::end_the_job();
@@ -94,14 +100,14 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     let mut line = Line::new(world);
     let first = line.rank() == 0;
     let mut complaints = Vec::new();
-    let wanted = options::take_chunk(env::args_os().skip(1)).map_err(misuse).and_then(|(chunk, rest)| {
+    let wanted = options::take_own(env::args_os().skip(1)).map_err(misuse).and_then(|(own, rest)| {
         let mut warn = |message: &[u8]| complaints.push(message.to_vec());
         let wanted = parse(rest, Persona::Haul, &Environment::of_process(), report.quoter(), &mut warn)?;
-        Ok((wanted, chunk))
+        Ok((wanted, own))
     });
     // All ranks read the same, or hear it below; one of them says it.
     complaints.iter().filter(|_| first).for_each(|warning| report.complain(warning));
-    let (wanted, chunk) = match wanted {
+    let (wanted, own) = match wanted {
         Ok(wanted) => wanted,
         Err(complaint) => return refuse(&mut line, &report, &complaint),
     };
@@ -112,6 +118,11 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     }
     let (mut plan, show, run_options) = match wanted {
         Invocation::Copy(plan, show, run_options) => (plan, show, run_options),
+        Invocation::Compare(..) if own.each => {
+            let complaint =
+                fatal("'--compare' is not possible with '--each': let 'haul --compare' run on each machine");
+            return refuse(&mut line, &report, &complaint);
+        }
         Invocation::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show),
         Invocation::Punch(_) => {
             let complaint = fatal("'--punch' is for one process: use haul");
@@ -121,16 +132,8 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
         Invocation::Print(Information::Help) => return report.print_only(&help_text()),
         Invocation::Print(Information::Version) => return report.print_only(&help::version(NAME)),
     };
-    if let Some(why) = options::refusal(&plan, &run_options) {
-        return refuse(&mut line, &report, &fatal(why));
-    }
-    if let Some(path) = &run_options.failures
-        && let Some(why) = files::replaces_source(&plan, path, false, report.quoter())
-    {
-        return refuse(&mut line, &report, &fatal(why));
-    }
-    if show.json {
-        return refuse(&mut line, &report, &fatal("'--json' is for one process: use haul"));
+    if let Some(complaint) = objection(&plan, &run_options, own, (show, &report)) {
+        return refuse(&mut line, &report, &complaint);
     }
     let progress = report.wants_progress(show.progress);
     if let Some(path) = &run_options.list {
@@ -149,12 +152,13 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     let nothing = names.is_err();
     let (list, found) = names.ok().flatten().unzip();
     plan.list = list.or(plan.list);
-    match agree::agree(&mut line, &plan, progress, Purpose::Write) {
+    let purpose = if own.each { Purpose::WriteEach } else { Purpose::Write };
+    match agree::agree(&mut line, &plan, progress, purpose) {
         Ok(_) if nothing => 1,
         Ok((agreed, _at_work)) => {
             let found = found.unwrap_or_default();
             let failed = take(&mut *lock(&failed));
-            Job { agreed, plan: *plan, show, options: run_options, chunk, found, failed, asked: start.asked }
+            Job { agreed, plan: *plan, show, options: run_options, own, found, failed, asked: start.asked }
                 .run(&mut line)
         }
         Err(why) => {
@@ -164,6 +168,19 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
             status::REFUSED
         }
     }
+}
+
+/// Why this copy is not one for several processes.
+fn objection(plan: &Plan, options: &RunOptions, own: Own, (show, report): (Show, &Report)) -> Option<Complaint> {
+    if let Some(why) = options::refusal(plan, options, own) {
+        return Some(fatal(why));
+    }
+    if let Some(why) =
+        options.failures.as_ref().and_then(|path| files::replaces_source(plan, path, false, report.quoter()))
+    {
+        return Some(fatal(why));
+    }
+    show.json.then(|| fatal("'--json' is for one process: use haul"))
 }
 
 /// What the names that the user has given stand for. All ranks look, so that they agree on it, and one reports.
@@ -199,14 +216,17 @@ fn refuse(line: &mut Line<'_>, report: &Report, complaint: &Complaint) -> u8 {
 fn help_text() -> String {
     let own = "\n\
         haul-mpi is started by mpirun or srun, as many times as there are processes, all\n\
-        with the same options. It has one of its own:\n\
+        with the same options. It has two of its own:\n\
         \n      --chunk=SIZE         files of at least two such chunks are copied by\n\
         \x20                          several processes (64M)\n\
+        \x20     --each               each process makes a whole copy, at a destination of its\n\
+        \x20                          own (one process for each machine); large files are\n\
+        \x20                          read from their storage once, and passed on\n\
         \n\
         --jobs=N is the number of threads of each process; by default the processes on\n\
         a machine share its processors. --limit is the rate of all of them together.\n\
         --interactive, --control, --yield, --punch, --digests, --list-out, --shard,\n\
-         --delete, --mirror, --move, --clone-tree=always, --dry-run and --json are\n\
+         --delete, --mirror (but for --each), --move, --clone-tree=always, --dry-run and --json are\n\
          refused, and so is - for standard input.\n";
     help::help(NAME.as_ref()) + own
 }

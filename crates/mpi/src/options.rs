@@ -1,9 +1,9 @@
-//! The options of haul-mpi: those of haul, a few that mean something else here, and one of its own.
+//! The options of haul-mpi: those of haul, a few that mean something else here, and two of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul_copy::plan::{CloneTree, Overwrite, Plan};
+use haul_copy::plan::{CloneTree, EngineChoice, Overwrite, Plan, Reflink};
 use haul_frontend::run_options::RunOptions;
 use haul_frontend::size::parse_size;
 
@@ -13,12 +13,28 @@ const CHUNK: u64 = 64 << 20;
 /// The smallest chunk: a page of the page cache, which two machines must not both write to.
 const SMALLEST: u64 = 64 << 10;
 
-/// Takes `--chunk=SIZE` out of the arguments: in bytes, and what is left for haul.
+/// What haul does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Own {
+    /// Bytes of a chunk, if the user says so.
+    chunk: Option<u64>,
+    /// Each rank makes a copy of its own.
+    pub each: bool,
+}
+
+impl Own {
+    /// Bytes of a chunk.
+    pub fn chunk(self) -> u64 {
+        self.chunk.unwrap_or(CHUNK)
+    }
+}
+
+/// Takes `--chunk=SIZE` and `--each` out of the arguments, and gives what is left for haul.
 ///
 /// # Errors
-/// What is wrong with it, for the user.
-pub fn take_chunk(arguments: impl IntoIterator<Item = OsString>) -> Result<(u64, Vec<OsString>), String> {
-    let (mut chunk, mut rest) = (CHUNK, Vec::new());
+/// What is wrong with them, for the user.
+pub fn take_own(arguments: impl IntoIterator<Item = OsString>) -> Result<(Own, Vec<OsString>), String> {
+    let (mut own, mut rest) = (Own { chunk: None, each: false }, Vec::new());
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let bytes = argument.as_bytes();
@@ -28,15 +44,17 @@ pub fn take_chunk(arguments: impl IntoIterator<Item = OsString>) -> Result<(u64,
             break;
         }
         if let Some(size) = bytes.strip_prefix(b"--chunk=") {
-            chunk = parse_chunk(OsStr::from_bytes(size))?;
+            own.chunk = Some(parse_chunk(OsStr::from_bytes(size))?);
         } else if bytes == b"--chunk" {
             let size = arguments.next().ok_or("option '--chunk' requires an argument")?;
-            chunk = parse_chunk(&size)?;
+            own.chunk = Some(parse_chunk(&size)?);
+        } else if bytes == b"--each" {
+            own.each = true;
         } else {
             rest.push(argument);
         }
     }
-    Ok((chunk, rest))
+    Ok((own, rest))
 }
 
 fn parse_chunk(size: &OsStr) -> Result<u64, String> {
@@ -49,7 +67,7 @@ fn parse_chunk(size: &OsStr) -> Result<u64, String> {
 }
 
 /// What haul can do and several processes cannot do together, if the user asks for any of it.
-pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
+pub fn refusal(plan: &Plan, options: &RunOptions, own: Own) -> Option<&'static str> {
     let (list, shard, digests) = (options.list_out.is_some(), plan.shard.is_some(), options.digests.is_some());
     let asks = plan.overwrite == Overwrite::Ask;
     [
@@ -66,12 +84,25 @@ pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
         (plan.dry_run, "'--dry-run' is for one process: use haul"),
         (list, "'--list-out' is for one process: use haul"),
         (
-            plan.delete.is_some(),
+            plan.delete.is_some() && !own.each,
             "'--delete' is not possible: directories that stand at the destination belong to one process; use haul",
         ),
         (shard, "'--shard' is not possible: the processes of a job divide the work as they go"),
         (plan.moves, "'--move' is for one process: use haul"),
         (plan.clone_tree == CloneTree::Always, "'--clone-tree' is for one process: use haul"),
+        (own.each && own.chunk.is_some(), "'--chunk' is for files that the ranks share, and not for '--each'"),
+        (
+            own.each && plan.data.engine != EngineChoice::Auto,
+            "'--engine' is not possible with '--each': what another rank has read is written",
+        ),
+        (
+            own.each && plan.data.reflink == Reflink::Always,
+            "'--reflink=always' is not possible with '--each': what another rank has read is written",
+        ),
+        (
+            own.each && options.failures.is_some(),
+            "'--failures' is not possible with '--each': each rank has failures of its own",
+        ),
         (options.throttling.yields, "'--yield' is not possible: each process would yield to the others"),
     ]
     .into_iter()
@@ -80,18 +111,40 @@ pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use haul_copy::plan::Delete;
+
     use super::*;
 
-    fn take(words: &[&str]) -> Result<(u64, Vec<OsString>), String> {
-        take_chunk(words.iter().map(OsString::from))
+    fn take(words: &[&str]) -> Result<(Own, Vec<OsString>), String> {
+        take_own(words.iter().map(OsString::from))
+    }
+
+    fn chunks_of(chunk: Option<u64>) -> Own {
+        Own { chunk, each: false }
     }
 
     #[test]
     fn its_own_option_is_taken_out_and_the_others_stay() {
         let rest = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        assert_eq!(take(&["-a", "--chunk=1M", "x", "y"]), Ok((1 << 20, rest(&["-a", "x", "y"]))));
-        assert_eq!(take(&["--chunk", "64K", "x", "y"]), Ok((64 << 10, rest(&["x", "y"]))));
-        assert_eq!(take(&["x", "--", "--chunk=1M"]), Ok((CHUNK, rest(&["x", "--", "--chunk=1M"]))));
+        assert_eq!(take(&["-a", "--chunk=1M", "x", "y"]), Ok((chunks_of(Some(1 << 20)), rest(&["-a", "x", "y"]))));
+        assert_eq!(take(&["--chunk", "64K", "x", "y"]), Ok((chunks_of(Some(64 << 10)), rest(&["x", "y"]))));
+        assert_eq!(take(&["x", "--", "--chunk=1M"]), Ok((chunks_of(None), rest(&["x", "--", "--chunk=1M"]))));
+    }
+
+    #[test]
+    fn a_copy_for_each_rank_is_asked_for_by_name() {
+        let own = |words| take(words).unwrap().0;
+        assert!(own(&["-a", "--each", "x", "y"]).each && !own(&["--", "--each", "y"]).each);
+    }
+
+    #[test]
+    fn what_each_rank_does_alone_may_delete_and_shares_no_chunks() {
+        let own = Own { chunk: None, each: true };
+        let plan = Plan { delete: Some(Delete { force: false, excluded: false, most: None }), ..Plan::default() };
+        assert_eq!(refusal(&plan, &RunOptions::default(), own), None);
+        assert!(refusal(&plan, &RunOptions::default(), Own { each: false, ..own }).is_some());
+        let chunked = Own { chunk: Some(1 << 20), ..own };
+        assert!(refusal(&plan, &RunOptions::default(), chunked).is_some_and(|why| why.contains("--chunk")));
     }
 
     #[test]

@@ -29,6 +29,10 @@ pub enum Talk {
     Standing(Vec<u8>),
     /// The name of what the sender could not copy.
     Failed(Vec<u8>),
+    /// The sender wants a part of a source.
+    Fetch(Vec<u8>),
+    /// The answer to the request of this number: the bytes, or none if whoever asked is to read the source itself.
+    Part(u64, Vec<u8>),
 }
 
 impl Talk {
@@ -49,6 +53,11 @@ impl Talk {
             Talk::Ask => (11, Vec::new()),
             Talk::Standing(bytes) => (12, bytes),
             Talk::Failed(name) => (13, name),
+            Talk::Fetch(request) => (14, request),
+            Talk::Part(number, mut bytes) => {
+                bytes.extend(number.to_le_bytes());
+                (15, bytes)
+            }
         };
         // At the end, where it costs no copy.
         payload.push(kind);
@@ -74,6 +83,13 @@ impl Talk {
             11 => Talk::Ask,
             12 => Talk::Standing(bytes),
             13 => Talk::Failed(bytes),
+            14 => Talk::Fetch(bytes),
+            15 => {
+                let at = bytes.len().checked_sub(8)?;
+                let number = number(at)?;
+                bytes.truncate(at);
+                Talk::Part(number, bytes)
+            }
             _ => return None,
         })
     }
@@ -100,11 +116,15 @@ mod tests {
             Talk::Ask,
             Talk::Standing(b"{}".to_vec()),
             Talk::Failed(b"a/b".to_vec()),
+            Talk::Fetch(b"{}".to_vec()),
+            Talk::Part(7, Vec::new()),
+            Talk::Part(u64::MAX, vec![1, 2, 3]),
         ] {
             assert_eq!(Talk::decode(talk.clone().encode()), Some(talk));
         }
         assert_eq!(Talk::decode(Vec::new()), None);
         assert_eq!(Talk::decode(vec![99]), None);
         assert_eq!(Talk::decode(vec![1, 6]), None);
+        assert_eq!(Talk::decode(vec![1, 15]), None);
     }
 }

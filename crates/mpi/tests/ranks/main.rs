@@ -6,6 +6,7 @@
 mod support;
 
 mod compare;
+mod each;
 mod engines;
 mod errors;
 mod hosts;

@@ -65,11 +65,37 @@ fn ready_to_be_stopped(slurm: &Slurm) -> usize {
 #[test]
 fn srun_starts_ranks_that_know_of_each_other() {
     let Some(slurm) = stage("scratch/run7", 5000) else { return };
-    for example in examples("srun") {
+    for example in examples("srun").into_iter().filter(|example| !example.contains("--each")) {
         // The default of this cluster is none, as the page says.
         slurm.runs(&here(&slurm, &example.replace("srun ", "srun --mpi=pmix ")));
     }
     same(&slurm, "scratch/run7", "archive/run7");
+}
+
+/// Each rank with a directory of its own in the place of the disk of its machine.
+#[test]
+fn srun_brings_a_copy_to_every_node() {
+    let Some(slurm) = stage("projects/dataset", 100_000) else { return };
+    let root = slurm.root().display().to_string();
+    fs::create_dir(slurm.root().join("local")).expect("a directory");
+    let wrapper = slurm.programs().join("haul-mpi-with-disk");
+    let own = format!("{root}/disk-$SLURM_PROCID");
+    let text = format!(
+        "#!/bin/sh\nmkdir -p {own}\nexec unshare --mount sh -c \
+         'mount --bind {own} {root}/local && exec haul-mpi \"$@\"' sh \"$@\"\n"
+    );
+    fs::write(&wrapper, text).expect("a script");
+    fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let found: Vec<String> = examples("srun").into_iter().filter(|example| example.contains("--each")).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for example in found {
+        let example = example.replace("srun ", "srun --mpi=pmix ").replace(" haul-mpi ", " haul-mpi-with-disk ");
+        slurm.runs(&here(&slurm, &example));
+        for node in 0..4 {
+            same(&slurm, "projects/dataset", &format!("disk-{node}/dataset"));
+        }
+        fs::write(slurm.root().join("projects/dataset/more"), "of it").expect("a file");
+    }
 }
 
 /// Open MPI itself refuses to be started by `srun --mpi=none`.
