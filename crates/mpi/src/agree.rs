@@ -15,6 +15,7 @@ use haul_copy::run::settle_destination;
 use haul_copy::walk::ask_server_again;
 use haul_io::facts;
 use haul_sys::rustix::process::{getegid, geteuid};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::apart::Mark;
@@ -99,6 +100,8 @@ enum Verdict {
     Mark(String),
     /// Look for the files of the others there.
     LookForMarks,
+    /// Look for other jobs there.
+    Begin,
     Go(Agreed),
 }
 
@@ -155,7 +158,8 @@ pub enum Purpose {
     Refuse,
 }
 
-/// Asks all processes. For writing rank 0 gets what tells other jobs of this one, where that can be.
+/// Asks all processes. For writing rank 0 gets what tells other jobs of this one, where that can be; where each rank writes for
+/// itself, each of them does.
 ///
 /// # Errors
 /// On rank 0 what is wrong, for the user. On all others, and where this one refuses, an empty text.
@@ -165,9 +169,9 @@ pub fn agree(
     progress: bool,
     purpose: Purpose,
 ) -> Result<(Agreed, Option<AtWork>), String> {
-    let own = hello(plan, line.machine());
+    let own = hello(plan, line.machine(), purpose);
     if line.rank() > 0 {
-        return follow(line, &own, plan).map(|agreed| (agreed, None));
+        return follow(line, &own, plan);
     }
     let settled = settle_destination(plan);
     let checked = hear_all(line, own).and_then(|hellos| {
@@ -175,10 +179,7 @@ pub fn agree(
         let at_work = match purpose {
             Purpose::Refuse => return Err(String::new()),
             Purpose::Read => None,
-            Purpose::WriteEach => {
-                look_whether_apart(line, &hellos)?;
-                None
-            }
+            Purpose::WriteEach => begin_apart(line, plan, &hellos)?,
             Purpose::Write => look_around(line, plan, &settled, &hellos)?,
         };
         Ok((hellos, at_work))
@@ -230,25 +231,29 @@ fn look_around(
     let Some(first) = hellos.first() else { return Ok(None) };
     let dir = Path::new(OsStr::from_bytes(&first.dest.0));
     let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-    let at_work = match Place::of(plan, destination) {
-        Some(place) => {
-            let selection = format!("{:?} {:?}", first.list, first.filter);
-            let probe = (dir, at_work::probe(&secret));
-            AtWork::begin(&place, &at_work::Line::new(&place, selection, &first.host, probe))?
-        }
-        None => None,
-    };
+    let at_work = begin(plan, destination, first, at_work::probe(&secret))?;
     if line.ranks() > 1 {
         show_file(line, hellos, dir, &secret)?;
     }
     Ok(at_work)
 }
 
-fn hello(plan: &Plan, machine: usize) -> Hello {
+/// Begins to be at work, unless another job is; it makes the file `probe` for a short time.
+fn begin(plan: &Plan, destination: &Destination, own: &Hello, probe: String) -> Result<Option<AtWork>, String> {
+    let Some(place) = Place::of(plan, destination) else { return Ok(None) };
+    let selection = format!("{:?} {:?}", own.list, own.filter);
+    let dir = Path::new(OsStr::from_bytes(&own.dest.0));
+    AtWork::begin(&place, &at_work::Line::new(&place, selection, &own.host, (dir, probe)))
+}
+
+fn hello(plan: &Plan, machine: usize, purpose: Purpose) -> Hello {
     // What this machine remembers may have been exchanged by another one.
     let (Destination::Guess(dest) | Destination::Directory(dest) | Destination::Exactly(dest)) = &plan.destination;
     plan.sources.iter().chain([dest]).for_each(|path| ask_server_again(Path::new(path)));
-    let nearest = nearest_directory(&plan.destination);
+    let nearest = match purpose {
+        Purpose::WriteEach => written_directory(&plan.destination),
+        _ => nearest_directory(&plan.destination),
+    };
     let goes_into = match settle_destination(plan) {
         Destination::Directory(_) => Some(true),
         Destination::Exactly(_) => Some(false),
@@ -283,6 +288,15 @@ fn nearest_directory(destination: &Destination) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
+    }
+}
+
+/// The same, behind the symbolic links that the destination leads through, since the bytes go there.
+fn written_directory(destination: &Destination) -> PathBuf {
+    match fs::canonicalize(destination.path()) {
+        Ok(path) if path.is_dir() => path,
+        Ok(path) => path.parent().unwrap_or(&path).to_owned(),
+        Err(_) => nearest_directory(destination),
     }
 }
 
@@ -383,32 +397,74 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello], dir: &Path, secret: &str) ->
     })
 }
 
-/// Lets all ranks make a file each where their copies go, and look for those of the others.
-fn look_whether_apart(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
-    let Some(own) = hellos.first() else { return Ok(()) };
-    let dir = Path::new(OsStr::from_bytes(&own.dest.0));
+/// Lets all ranks make a file each where their copies go, look for those of the others, and for other jobs.
+fn begin_apart(line: &mut Line<'_>, plan: &Plan, hellos: &[Hello]) -> Result<Option<AtWork>, String> {
+    let Some(own) = hellos.first() else { return Ok(None) };
     let secret = format!("{:016x}{:08x}", fastrand::u64(..), fastrand::u32(..));
-    send_all(line, &Verdict::Mark(secret.clone()));
-    let mark = Mark::make(dir, &secret, 0);
-    for _ in 1..line.ranks() {
-        line.wait();
+    let mark = Mark::make(Path::new(OsStr::from_bytes(&own.dest.0)), &secret, 0);
+    let made = ask_all(line, &Verdict::Mark(secret), mark.is_made());
+    let seen = ask_all(line, &Verdict::LookForMarks, mark.sees(line.ranks()));
+    if let Some(why) = together(hellos, &made, &seen) {
+        return Err(why);
     }
-    send_all(line, &Verdict::LookForMarks);
-    let mut found = mark.sees(line.ranks()).map(|other| (0, other));
+    let begun = begin(plan, &settle_destination(plan), own, mark.name());
+    let complaint = begun.as_ref().err().cloned();
+    let complaints = ask_all(line, &Verdict::Begin, complaint);
+    match complaints.into_iter().enumerate().find_map(|(rank, why)| Some((rank, why??))) {
+        Some((rank, why)) => Err(format!("{}: {why}", label_of(hellos, rank))),
+        None => begun,
+    }
+}
+
+/// Says something to all others, and gives what each rank answers; `None` if that cannot be understood.
+fn ask_all<T: DeserializeOwned>(line: &mut Line<'_>, verdict: &Verdict, own: T) -> Vec<Option<T>> {
+    send_all(line, verdict);
+    let mut answers: Vec<Option<T>> = (1..line.ranks()).map(|_| None).collect();
     for _ in 1..line.ranks() {
         let (from, answer) = line.wait();
-        let seen = serde_json::from_slice::<Option<usize>>(&answer).ok().flatten();
-        found = found.or(seen.map(|other| (from, other)));
+        if let Some(place) = from.checked_sub(1).and_then(|from| answers.get_mut(from)) {
+            *place = serde_json::from_slice(&answer).ok();
+        }
     }
-    let Some((one, other)) = found else { return Ok(()) };
-    let label = |rank: usize| label(rank, hellos.get(rank).map_or("?", |hello| hello.host.as_str()));
-    let dir = hellos.get(one).map_or(dir, |hello| Path::new(OsStr::from_bytes(&hello.dest.0))).display();
-    Err(format!(
-        "{} and {} would write to the same '{dir}'; nothing was written; with --each every rank copies to a destination \
-         of its own: start one rank on each machine, and name a directory of that machine",
-        label(one.min(other)),
-        label(one.max(other))
-    ))
+    answers.insert(0, Some(own));
+    answers
+}
+
+/// Why two ranks may not have destinations of their own: which of them have made their files, and whose files they have seen.
+fn together(hellos: &[Hello], made: &[Option<bool>], seen: &[Option<Option<usize>>]) -> Option<String> {
+    let dir = |rank: usize| {
+        let path = hellos.get(rank).map_or(&[][..], |hello| &hello.dest.0);
+        Path::new(OsStr::from_bytes(path)).display().to_string()
+    };
+    let cure = "with --each every rank copies to a destination of its own: start one rank on each machine, and name a \
+                directory of that machine";
+    if let Some((one, other)) = seen.iter().enumerate().find_map(|(rank, seen)| Some((rank, (*seen)??))) {
+        let (one, other) = (one.min(other), one.max(other));
+        let [first, second] = [one, other].map(|rank| label_of(hellos, rank));
+        return Some(format!(
+            "{first} and {second} would write to the same '{}'; nothing was written; {cure}",
+            dir(one)
+        ));
+    }
+    // Who has made no file cannot be seen, but the directory may look like that of another one.
+    let looks_alike = |one: usize, other: usize| {
+        let of = |rank: usize| hellos.get(rank).and_then(|hello| hello.dest.1.as_ref());
+        one != other && of(one).is_some() && of(one) == of(other)
+    };
+    let unseen = (0..hellos.len()).filter(|rank| made.get(*rank) != Some(&Some(true)));
+    let alike = |rank: usize| (0..hellos.len()).find(|other| looks_alike(rank, *other)).map(|other| (rank, other));
+    unseen.into_iter().find_map(alike).map(|(one, other)| {
+        let [first, second] = [one, other].map(|rank| label_of(hellos, rank));
+        format!(
+            "'{}' of {first} may be that of {second}: no file can be made there that would show it; nothing was \
+             written; {cure}",
+            dir(one)
+        )
+    })
+}
+
+fn label_of(hellos: &[Hello], rank: usize) -> String {
+    label(rank, hellos.get(rank).map_or("?", |hello| hello.host.as_str()))
 }
 
 fn send_all(line: &mut Line<'_>, verdict: &Verdict) {
@@ -416,29 +472,41 @@ fn send_all(line: &mut Line<'_>, verdict: &Verdict) {
 }
 
 /// What the others do: they do as rank 0 says.
-fn follow(line: &mut Line<'_>, hello: &Hello, plan: &Plan) -> Result<Agreed, String> {
+fn follow(line: &mut Line<'_>, hello: &Hello, plan: &Plan) -> Result<(Agreed, Option<AtWork>), String> {
     line.send(0, &serde_json::to_vec(hello).unwrap_or_default());
     // Goes when all have looked.
     let mut mark = None;
+    let mut at_work = None;
     loop {
         let bytes = line.wait_for_rank(0);
         match serde_json::from_slice(&bytes) {
-            Ok(Verdict::Go(agreed)) => return Ok(agreed),
+            Ok(Verdict::Go(agreed)) => return Ok((agreed, at_work)),
             Ok(Verdict::Look(path, secret)) => {
                 let answer: &[u8] = if is_seen(Path::new(OsStr::from_bytes(&path)), &secret) { b"seen" } else { b"no" };
                 line.send(0, answer);
             }
             Ok(Verdict::Mark(secret)) => {
-                mark = Some(Mark::make(&nearest_directory(&plan.destination), &secret, line.rank()));
-                line.send(0, b"made");
+                let made = Mark::make(Path::new(OsStr::from_bytes(&hello.dest.0)), &secret, line.rank());
+                answer(line, &made.is_made());
+                mark = Some(made);
             }
             Ok(Verdict::LookForMarks) => {
                 let seen = mark.as_ref().and_then(|mark| mark.sees(line.ranks()));
-                line.send(0, &serde_json::to_vec(&seen).unwrap_or_default());
+                answer(line, &seen);
+            }
+            Ok(Verdict::Begin) => {
+                let probe = mark.as_ref().map(Mark::name).unwrap_or_default();
+                let begun = begin(plan, &settle_destination(plan), hello, probe);
+                answer(line, &begun.as_ref().err());
+                at_work = begun.ok().flatten();
             }
             Ok(Verdict::Refused) | Err(_) => return Err(String::new()),
         }
     }
+}
+
+fn answer(line: &mut Line<'_>, answer: &impl Serialize) {
+    line.send(0, &serde_json::to_vec(answer).unwrap_or_default());
 }
 
 fn is_seen(path: &Path, secret: &[u8]) -> bool {
@@ -465,7 +533,7 @@ mod tests {
 
     fn two() -> (Plan, Vec<Hello>) {
         let plan = Plan { sources: vec!["/".into()], ..Plan::default() };
-        let hello = hello(&plan, 0);
+        let hello = hello(&plan, 0, Purpose::Write);
         (plan, vec![hello.clone(), hello])
     }
 
@@ -501,5 +569,20 @@ mod tests {
         hellos[1].goes_into = hellos[0].goes_into.map(|into| !into).or(Some(true));
         let why = differences(&plan, &hellos, Purpose::WriteEach).unwrap();
         assert!(why.contains("-t or -T") && why.contains("rank 1"), "{why}");
+    }
+    #[test]
+    fn destinations_that_are_one_or_may_be_are_refused() {
+        let (_, hellos) = two();
+        let why = |made: [bool; 2], seen| together(&hellos, &made.map(Some), &[Some(None), Some(seen)]);
+        assert_eq!(why([true, true], None), None, "they only look alike");
+        assert!(why([true, true], Some(0)).is_some_and(|why| why.contains("rank 0") && why.contains("the same")));
+        assert!(why([true, false], None).is_some_and(|why| why.contains("may be that of rank 0")));
+        let mut apart = hellos.clone();
+        apart[1].dest.1 = None;
+        assert_eq!(
+            together(&apart, &[Some(false), None], &[Some(None), None]),
+            None,
+            "what is missing the copy reports"
+        );
     }
 }

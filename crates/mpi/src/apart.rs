@@ -27,6 +27,16 @@ impl Mark {
         Mark { directory, secret: secret.to_owned(), rank, is_made }
     }
 
+    /// Whether the others can see it.
+    pub fn is_made(&self) -> bool {
+        self.is_made
+    }
+
+    /// Its name, for the next job.
+    pub fn name(&self) -> String {
+        name(&self.secret, self.rank)
+    }
+
     /// The first other rank of so many whose file is here.
     pub fn sees(&self, ranks: usize) -> Option<usize> {
         let directory = self.directory.as_ref()?;
@@ -38,8 +48,8 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         if let Some(directory) = self.directory.as_ref().filter(|_| self.is_made) {
-            // It was made a moment ago. What cannot be removed is empty, and its name says whose it is.
-            directory.keeping_times(|| directory.remove(&name(&self.secret, self.rank)).ok());
+            // What cannot be removed is empty, and its name says whose it is.
+            directory.keeping_times(|| directory.remove(&self.name()).ok());
         }
     }
 }
@@ -63,7 +73,7 @@ mod tests {
         let marks = [0, 2].map(|rank| Mark::make(dir.path(), "secret", rank));
         let apart = Mark::make(other.path(), "secret", 1);
         assert_eq!(marks.each_ref().map(|mark| mark.sees(3)), [Some(2), Some(0)]);
-        assert_eq!(apart.sees(3), None);
+        assert_eq!((apart.sees(3), apart.is_made()), (None, true));
         drop(marks);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert_eq!(fs::metadata(dir.path()).unwrap().modified().unwrap(), before);
@@ -72,6 +82,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_there_is_for_the_copy_to_report() {
         let dir = temp_dir();
-        assert_eq!(Mark::make(&dir.path().join("missing"), "secret", 0).sees(5), None);
+        let mark = Mark::make(&dir.path().join("missing"), "secret", 0);
+        assert_eq!((mark.sees(5), mark.is_made()), (None, false));
     }
 }

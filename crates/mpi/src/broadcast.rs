@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_copy::run::{Cancel, SharedReads};
+use haul_copy::run::{Cancel, SharedReads, Transport};
 use haul_io::engine::ByteSource;
 use haul_sys::inode::Inode;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,9 @@ use crate::talk::Talk;
 
 /// Threads that read for other ranks: enough for several requests of a storage, each of a part.
 pub const READERS: usize = 8;
-/// How long a rank waits for a part before it takes the other one for stuck, and asks it no more.
+/// How long a rank waits for a part before it takes the other one for stuck, and how long it does not ask that then.
 const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(60);
 /// How long it takes to notice that the job is stopped.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -51,8 +52,10 @@ pub struct Broadcast {
     answers: Mutex<BTreeMap<u64, Option<Vec<u8>>>>,
     answered: Condvar,
     next_number: AtomicU64,
-    /// By rank: it has not answered.
-    silent: Vec<AtomicBool>,
+    /// By rank: until when it is not asked, since it has not answered.
+    silent: Vec<Mutex<Option<Instant>>>,
+    /// When the job has begun.
+    begun: SystemTime,
     /// Bytes from other ranks.
     received: AtomicU64,
 }
@@ -71,7 +74,8 @@ impl Broadcast {
             answers: Mutex::default(),
             answered: Condvar::new(),
             next_number: AtomicU64::new(0),
-            silent: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
+            silent: (0..ranks).map(|_| Mutex::default()).collect(),
+            begun: SystemTime::now(),
             received: AtomicU64::new(0),
         }
     }
@@ -81,8 +85,17 @@ impl Broadcast {
         self.received.load(Ordering::Relaxed)
     }
 
+    /// Takes what another rank has said of sources. Anything else ends the job: it is of another version.
+    pub fn hear(&self, from: usize, talk: Option<Talk>) {
+        match talk {
+            Some(Talk::Fetch(request)) if self.is_asked(from, &request) => {}
+            Some(Talk::Part(number, bytes)) => self.is_answered(from, number, bytes),
+            _ => self.exchange.give_up(),
+        }
+    }
+
     /// Another rank wants a part. False if that is no request.
-    pub fn is_asked(&self, from: usize, request: &[u8]) -> bool {
+    fn is_asked(&self, from: usize, request: &[u8]) -> bool {
         let Ok(request) = serde_json::from_slice::<Request>(request) else { return false };
         if request.len as u64 > PART {
             return false;
@@ -93,7 +106,10 @@ impl Broadcast {
     }
 
     /// An answer has come. Nobody may wait for it any more.
-    pub fn is_answered(&self, number: u64, bytes: Vec<u8>) {
+    fn is_answered(&self, from: usize, number: u64, bytes: Vec<u8>) {
+        if let Some(silent) = self.silent.get(from) {
+            *lock(silent) = None;
+        }
         if let Some(answer) = lock(&self.answers).get_mut(&number) {
             *answer = Some(bytes);
             self.answered.notify_all();
@@ -122,21 +138,20 @@ impl Broadcast {
         }
     }
 
-    /// All ranks have ended: nobody wants anything any more.
+    /// All ranks have copied what they copy: nobody wants anything any more, and nothing more is sent.
     pub fn end(&self) {
         // Under the lock, so that nobody goes to sleep who has not seen it.
         let requests = lock(&self.requests);
         self.is_over.store(true, Ordering::Release);
         drop(requests);
         self.requested.notify_all();
-        self.exchange.stop_holding_back();
+        self.exchange.drop_parts();
     }
 
     /// Asks the rank that reads this part.
     fn ask(&self, source: &SourceFile, buffer: &mut [u8], offset: u64) -> Option<NonZeroUsize> {
         let reader = source.reader_of(offset, self.silent.len());
-        let silent = self.silent.get(reader)?;
-        if reader == self.rank || silent.load(Ordering::Relaxed) {
+        if reader == self.rank || self.is_silent(reader) {
             return None;
         }
         let len = usize::try_from(source.part_at(offset)).ok()?.min(buffer.len());
@@ -147,14 +162,18 @@ impl Broadcast {
         lock(&self.answers).insert(number, None);
         let request = Request { number, source: source.clone(), offset, len };
         self.exchange.say(reader, Talk::Fetch(serde_json::to_vec(&request).unwrap_or_default()));
-        let bytes = self.wait_for(number, silent)?;
+        let bytes = self.wait_for(number, reader)?;
         let into = buffer.get_mut(..bytes.len()).filter(|_| bytes.len() <= len)?;
         into.copy_from_slice(&bytes);
         self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         NonZeroUsize::new(bytes.len())
     }
 
-    fn wait_for(&self, number: u64, silent: &AtomicBool) -> Option<Vec<u8>> {
+    fn is_silent(&self, rank: usize) -> bool {
+        self.silent.get(rank).is_none_or(|silent| lock(silent).is_some_and(|until| Instant::now() < until))
+    }
+
+    fn wait_for(&self, number: u64, reader: usize) -> Option<Vec<u8>> {
         let deadline = Instant::now() + PATIENCE;
         let mut answers = lock(&self.answers);
         loop {
@@ -162,9 +181,9 @@ impl Broadcast {
                 return answers.remove(&number).flatten();
             }
             let late = Instant::now() >= deadline;
-            if late || self.cancel.is_cancelled() || silent.load(Ordering::Relaxed) {
-                if late {
-                    silent.store(true, Ordering::Relaxed);
+            if late || self.cancel.is_cancelled() || self.is_silent(reader) {
+                if let Some(silent) = self.silent.get(reader).filter(|_| late) {
+                    *lock(silent) = Some(Instant::now() + PAUSE);
                 }
                 answers.remove(&number);
                 return None;
@@ -180,7 +199,7 @@ pub struct Reads(pub Arc<Broadcast>);
 
 impl SharedReads for Reads {
     fn of(&self, source: &Path, inode: &Inode) -> Option<Arc<dyn ByteSource>> {
-        let source = SourceFile::of(source, inode, SystemTime::now())?;
+        let source = SourceFile::of(source, inode, self.0.begun)?;
         Some(Arc::new(Shared { broadcast: Arc::clone(&self.0), source }))
     }
 }
@@ -219,12 +238,11 @@ mod tests {
     /// Carries one message; false if there is none.
     fn carry(from: &Broadcast, to: &Broadcast) -> bool {
         match from.exchange.next_out() {
-            Some((_, Talk::Fetch(request))) => to.is_asked(from.rank, &request),
-            Some((_, Talk::Part(number, bytes))) => {
-                to.is_answered(number, bytes);
+            Some((_, talk)) => {
+                to.hear(from.rank, Some(talk));
                 true
             }
-            _ => false,
+            None => false,
         }
     }
 
@@ -298,20 +316,25 @@ mod tests {
         });
         assert_eq!(bytes, None);
         assert!(lock(&own.answers).is_empty(), "what nobody waits for is forgotten");
-        own.is_answered(0, vec![1]);
+        own.is_answered(1, 0, vec![1]);
         assert!(lock(&own.answers).is_empty(), "also if it comes late");
     }
 
     #[test]
-    fn who_does_not_answer_is_not_asked_again() {
+    fn who_does_not_answer_is_not_asked_until_it_does_or_some_time_is_over() {
         let dir = temp_dir();
         let path = dir.path().join("file");
         fs::write(&path, painted(2 * PART as usize)).unwrap();
         let ranks = ranks();
-        ranks[0].silent[1].store(true, Ordering::Relaxed);
+        let own = &ranks[0];
+        *lock(&own.silent[1]) = Some(Instant::now() + PAUSE);
         let (_, bytes) = got(&ranks, &source_of(&path), || {});
         assert_eq!(bytes, None);
-        assert!(ranks[0].exchange.next_out().is_none());
+        assert!(own.exchange.next_out().is_none());
+        own.hear(1, Some(Talk::Part(99, Vec::new())));
+        assert!(!own.is_silent(1), "an answer that is too late is one, too");
+        *lock(&own.silent[1]) = Some(Instant::now());
+        assert!(!own.is_silent(1));
     }
 
     #[test]
@@ -323,9 +346,25 @@ mod tests {
         let own = &ranks[0];
         let (_, bytes) = got(&ranks, &source_of(&path), || {
             while own.exchange.next_out().is_none() {}
-            own.is_answered(0, vec![1; 3001]);
+            own.is_answered(1, 0, vec![1; 3001]);
         });
         assert_eq!(bytes, None);
+    }
+
+    #[test]
+    fn when_all_is_over_nothing_more_is_read_or_sent() {
+        let dir = temp_dir();
+        let path = dir.path().join("file");
+        fs::write(&path, painted(5000)).unwrap();
+        let [own, _] = ranks();
+        own.exchange.say_part(1, 7, vec![1]);
+        let request = Request { number: 0, source: source_of(&path), offset: 0, len: 5000 };
+        assert!(own.is_asked(1, &serde_json::to_vec(&request).unwrap()));
+        own.end();
+        own.serve();
+        own.exchange.say_part(1, 8, vec![1]);
+        own.exchange.say(1, Talk::Stopped);
+        assert_eq!(own.exchange.next_out(), Some((1, Talk::Stopped)));
     }
 
     #[test]

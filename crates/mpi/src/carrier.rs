@@ -73,6 +73,9 @@ pub struct Carrier<'a, 's, 'w> {
     ended: usize,
     all_well: bool,
     said_end: bool,
+    /// Rank 0: how many send no parts of sources any more, once it has said that.
+    said_stop: bool,
+    stopped: usize,
     said_cancel: bool,
     said_account: bool,
     next_report: Instant,
@@ -93,6 +96,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
         let above = rank.saturating_sub(1) / 2;
         others.sort_by_key(|other| *other != above);
         let now = Instant::now();
+        desk.broadcast.iter().for_each(|broadcast| line.listen_for(Arc::clone(broadcast)));
         Carrier {
             line,
             desk,
@@ -106,6 +110,8 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             ended: 0,
             all_well: true,
             said_end: false,
+            said_stop: false,
+            stopped: 0,
             said_cancel: false,
             said_account: false,
             next_report: now + REPORT,
@@ -119,7 +125,7 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
     pub fn carry(mut self) -> u8 {
         let mut rest = SHORT_REST;
         loop {
-            let mut busy = self.line.send_waiting(&self.desk.exchange);
+            let mut busy = self.line.send_some(&self.desk.exchange);
             while let Some((from, bytes)) = self.line.receive() {
                 busy = true;
                 if let Some(Talk::Status(status)) = self.hear(from, bytes) {
@@ -187,15 +193,16 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
                 self.stop_all();
             }
             Talk::End => self.desk.exchange.hang_up(),
-            Talk::Fetch(request) => match &self.desk.broadcast {
-                Some(broadcast) if broadcast.is_asked(from, &request) => {}
-                _ => self.desk.exchange.give_up(),
+            // From a rank that has begun sooner.
+            talk @ (Talk::Fetch(_) | Talk::Part(..)) => match &self.desk.broadcast {
+                Some(broadcast) => broadcast.hear(from, Some(talk)),
+                None => self.desk.exchange.give_up(),
             },
-            Talk::Part(number, bytes) => {
-                if let Some(broadcast) = &self.desk.broadcast {
-                    broadcast.is_answered(number, bytes);
-                }
+            Talk::Stop => {
+                self.desk.broadcast.iter().for_each(|broadcast| broadcast.end());
+                self.line.send(from, &Talk::Stopped.encode());
             }
+            Talk::Stopped => self.stopped += 1,
             Talk::Account(bytes) => {
                 let account = serde_json::from_slice::<Account>(&bytes).ok();
                 self.all_well &= account.as_ref().is_some_and(|account| !account.failed);
@@ -341,6 +348,16 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
             }
         }
         let status = *self.desk.status.get()?;
+        if let Some(broadcast) = &self.desk.broadcast {
+            // Whoever has gone receives nothing, and a rank that sends to it would wait for ever.
+            if !std::mem::replace(&mut self.said_stop, true) {
+                broadcast.end();
+                self.line.send_to_others(&Talk::Stop.encode());
+            }
+            if self.stopped + 1 < self.line.ranks() {
+                return None;
+            }
+        }
         if let Some(survey) = self.survey.take() {
             self.show(&survey);
         }

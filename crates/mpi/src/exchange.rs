@@ -78,6 +78,10 @@ impl Backlog {
         lock(&self.state).1 = true;
         self.fewer.notify_all();
     }
+
+    fn is_open(&self) -> bool {
+        lock(&self.state).1
+    }
 }
 
 impl Exchange {
@@ -130,14 +134,20 @@ impl Exchange {
         self.say(to, Talk::Part(number, bytes));
     }
 
-    /// Nothing more is sent: nobody waits for that any more.
-    pub fn stop_holding_back(&self) {
+    /// No part is sent any more, also of those that wait: nobody would receive it.
+    pub fn drop_parts(&self) {
         self.parts.open();
     }
 
     /// The next thing to be said.
     pub fn next_out(&self) -> Option<(usize, Talk)> {
-        let next = lock(&self.out).pop_front();
+        let next = {
+            let mut out = lock(&self.out);
+            if self.parts.is_open() {
+                out.retain(|(_, talk)| !matches!(talk, Talk::Part(..)));
+            }
+            out.pop_front()
+        };
         match &next {
             Some((_, Talk::Text(_, text) | Talk::Failed(text))) => self.text.remove(text.len()),
             Some((_, Talk::Part(_, bytes))) => self.parts.remove(bytes.len()),

@@ -185,6 +185,9 @@ impl Job {
             }
         };
         session::report_errors(report, &summary);
+        if let Some(journal) = summary.journal.as_ref().filter(|_| self.own.each) {
+            report.advise(&words::resume_hint(journal, report.quoter()));
+        }
         let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
         let usage = Usage::of_process();
         let time = started.elapsed();
@@ -218,7 +221,7 @@ impl Job {
         }
         accounts.push(own);
         accounts.sort_by_key(|account| account.rank);
-        if let Some(journal) = &summary.journal {
+        if let Some(journal) = summary.journal.as_ref().filter(|_| !self.own.each) {
             report.advise(&words::resume_hint(journal, report.quoter()));
         }
         // They were reported before.

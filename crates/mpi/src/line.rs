@@ -5,6 +5,7 @@
 //! time that grows while nothing happens, so that it takes next to nothing of a processor that copies.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mpi::point_to_point::MatchedReceiveVec;
@@ -14,13 +15,17 @@ use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 
 use haul_frontend::screen::Screen;
 
+use crate::broadcast::Broadcast;
 use crate::exchange::Exchange;
 use crate::name::NAME;
 use crate::stuck;
+use crate::talk::Talk;
 
 /// The shortest and the longest time between two questions whether a message has come.
 pub const SHORT_REST: Duration = Duration::from_micros(20);
 const LONG_REST: Duration = Duration::from_micros(500);
+/// Messages that are sent before somebody listens again.
+const AT_ONCE: usize = 16;
 /// Time for last words to be read: MPICH's mpirun drops what is still on its way when a process ends the job.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -32,6 +37,8 @@ pub struct Line<'w> {
     machine: usize,
     /// What has come and was not looked at.
     inbox: VecDeque<(usize, Vec<u8>)>,
+    /// Gets what is about parts of sources when it comes, also while something is being sent.
+    broadcast: Option<Arc<Broadcast>>,
 }
 
 impl<'w> Line<'w> {
@@ -42,7 +49,14 @@ impl<'w> Line<'w> {
         let mut near = vec![0_i32; number(node.size())];
         node.all_gather_into(&world.rank(), &mut near[..]);
         let machine = near.into_iter().min().map_or(0, number);
-        Line { world, rank: number(world.rank()), ranks: number(world.size()), machine, inbox: VecDeque::new() }
+        Line {
+            world,
+            rank: number(world.rank()),
+            ranks: number(world.size()),
+            machine,
+            inbox: VecDeque::new(),
+            broadcast: None,
+        }
     }
 
     /// The number of this process.
@@ -60,6 +74,11 @@ impl<'w> Line<'w> {
         self.machine
     }
 
+    /// What is about parts of sources goes there from now on.
+    pub fn listen_for(&mut self, broadcast: Arc<Broadcast>) {
+        self.broadcast = Some(broadcast);
+    }
+
     /// From rank 0 to all others.
     pub fn send_to_others(&mut self, bytes: &[u8]) {
         for rank in 1..self.ranks {
@@ -70,7 +89,16 @@ impl<'w> Line<'w> {
     /// Sends what waits to be said; false if nothing does.
     pub fn send_waiting(&mut self, exchange: &Exchange) -> bool {
         let mut any = false;
-        while let Some((to, talk)) = exchange.next_out() {
+        while self.send_some(exchange) {
+            any = true;
+        }
+        any
+    }
+
+    /// Sends some of what waits to be said, and leaves the rest for when somebody has listened; false if nothing waits.
+    pub fn send_some(&mut self, exchange: &Exchange) -> bool {
+        let mut any = false;
+        for (to, talk) in (0..AT_ONCE).map_while(|_| exchange.next_out()) {
             self.send(to, &talk.encode());
             any = true;
         }
@@ -102,7 +130,11 @@ impl<'w> Line<'w> {
         let mut any = false;
         while let Some(message) = stuck::within(|| self.world.any_process().immediate_matched_probe()) {
             let (bytes, status) = message.matched_receive_vec::<u8>();
-            self.inbox.push_back((usize::try_from(status.source_rank()).unwrap_or_default(), bytes));
+            let from = usize::try_from(status.source_rank()).unwrap_or_default();
+            match self.broadcast.as_ref().filter(|_| Talk::is_of_sources(&bytes)) {
+                Some(broadcast) => broadcast.hear(from, Talk::decode(bytes)),
+                None => self.inbox.push_back((from, bytes)),
+            }
             any = true;
         }
         any

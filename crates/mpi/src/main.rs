@@ -226,7 +226,8 @@ fn help_text() -> String {
         --jobs=N is the number of threads of each process; by default the processes on\n\
         a machine share its processors. --limit is the rate of all of them together.\n\
         --interactive, --control, --yield, --punch, --digests, --list-out, --shard,\n\
-         --delete, --mirror (but for --each), --move, --clone-tree=always, --dry-run and --json are\n\
-         refused, and so is - for standard input.\n";
+        --move, --clone-tree=always, --dry-run and --json are refused, and so is - for\n\
+        standard input; --delete and --mirror, too, but for --each. Not with --each:\n\
+        --chunk, --compare, --engine, --failures, --reflink=always.\n";
     help::help(NAME.as_ref()) + own
 }

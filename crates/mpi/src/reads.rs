@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_io::strategy::FROM_ELSEWHERE;
 use haul_sys::inode::{Inode, Kind, Time};
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use haul_sys::rustix::fs::{Advice, CWD, Mode, OFlags, fadvise, openat};
 use haul_sys::rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,8 @@ use crate::exchange::lock;
 pub const PART: u64 = FROM_ELSEWHERE as u64;
 /// Open files that a rank keeps for the next request.
 const KEPT_OPEN: usize = 64;
-/// A file that was changed so short a time ago may change again without another time to show it: each rank reads it itself.
-/// The kernel's clock of files moves every 10 ms at least; the rest is for clocks of machines that differ.
+/// A file that was changed so short a time before the job, or later, may change again without another time to show it: each
+/// rank reads it itself. The kernel's clock of files moves every 10 ms at least; the rest is for clocks of machines that differ.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// A source as the rank that copies it has opened it.
@@ -40,12 +40,12 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// A file that may be read by other ranks. `None` if it was changed a moment before `now`.
-    pub fn of(path: &Path, inode: &Inode, now: SystemTime) -> Option<SourceFile> {
+    /// A file that may be read by other ranks. `None` if it was changed a moment before the job has `begun`, or later.
+    pub fn of(path: &Path, inode: &Inode, begun: SystemTime) -> Option<SourceFile> {
         let path = path.as_os_str().as_bytes().to_vec();
         let file = SourceFile::known(path, inode);
         let changed = Duration::new(u64::try_from(file.changed.0).unwrap_or(0), file.changed.1);
-        let age = now.duration_since(UNIX_EPOCH).ok()?.checked_sub(changed)?;
+        let age = begun.duration_since(UNIX_EPOCH).ok()?.checked_sub(changed)?;
         (age >= SETTLED).then_some(file)
     }
 
@@ -158,8 +158,10 @@ impl OpenSources {
             false => open(flags),
         };
         let file = opened.ok()?;
+        // Advice: other ranks read what follows a part.
+        fadvise(&file, 0, None, Advice::Random).ok();
         // It may be another one by now; who asks compares it with the one that was meant.
-        let regular = fstat(&file).is_ok() && Inode::of(file.as_fd()).is_ok_and(|inode| inode.kind == Kind::Regular);
+        let regular = Inode::of(file.as_fd()).is_ok_and(|inode| inode.kind == Kind::Regular);
         regular.then(|| File::from(file))
     }
 }

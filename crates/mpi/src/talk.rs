@@ -33,6 +33,10 @@ pub enum Talk {
     Fetch(Vec<u8>),
     /// The answer to the request of this number: the bytes, or none if whoever asked is to read the source itself.
     Part(u64, Vec<u8>),
+    /// All ranks have copied what they copy: parts of sources are sent to nobody any more.
+    Stop,
+    /// The sender sends none.
+    Stopped,
 }
 
 impl Talk {
@@ -58,10 +62,17 @@ impl Talk {
                 bytes.extend(number.to_le_bytes());
                 (15, bytes)
             }
+            Talk::Stop => (16, Vec::new()),
+            Talk::Stopped => (17, Vec::new()),
         };
         // At the end, where it costs no copy.
         payload.push(kind);
         payload
+    }
+
+    /// Whether these bytes are about parts of sources.
+    pub fn is_of_sources(bytes: &[u8]) -> bool {
+        matches!(bytes.last(), Some(14 | 15))
     }
 
     /// What the bytes say; `None` if that is nothing.
@@ -90,6 +101,8 @@ impl Talk {
                 bytes.truncate(at);
                 Talk::Part(number, bytes)
             }
+            16 => Talk::Stop,
+            17 => Talk::Stopped,
             _ => return None,
         })
     }
@@ -119,7 +132,11 @@ mod tests {
             Talk::Fetch(b"{}".to_vec()),
             Talk::Part(7, Vec::new()),
             Talk::Part(u64::MAX, vec![1, 2, 3]),
+            Talk::Stop,
+            Talk::Stopped,
         ] {
+            let of_sources = matches!(talk, Talk::Fetch(_) | Talk::Part(..));
+            assert_eq!(Talk::is_of_sources(&talk.clone().encode()), of_sources);
             assert_eq!(Talk::decode(talk.clone().encode()), Some(talk));
         }
         assert_eq!(Talk::decode(Vec::new()), None);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::ftruncate;
+use haul_sys::rustix::fs::{Advice, fadvise, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::engine::parallel::{FileWorkers, Ran, Stopped};
@@ -90,6 +90,10 @@ impl<'a> Moving<'a> {
         let plain = job.source_inode.kind == Kind::Regular && has_storage(job.source_inode) && !facts.pseudo_file;
         source.size = plain.then_some(job.source_inode.size);
         source.elsewhere.clone_from(&job.elsewhere);
+        if source.elsewhere.is_some() {
+            // Advice: what is read here are parts with others between them, and what the kernel reads ahead others read, too.
+            fadvise(&job.source, 0, None, Advice::Random).ok();
+        }
         let mut dest = side(&job.dest, job.dest_inode, dest_seekable);
         open_for_direct(&mut source, &mut dest, steps, facts);
         let forget = (steps.forget_source && seekable).then_some((
@@ -106,7 +110,7 @@ impl<'a> Moving<'a> {
             steps,
             zeros,
             read_ahead: match options.readahead {
-                _ if !seekable => None,
+                _ if !seekable || job.elsewhere.is_some() => None,
                 Some(window) => Some(ReadAhead::new(window)),
                 None => steps.read_ahead.then(|| ReadAhead::on_trial(COLD_WINDOW, trial)),
             },

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use haul_testbed::guest::has;
 use haul_testbed::{Bed, Fs, create_painted, skip, sparse_file};
+use rustix::process::{Signal, kill_process};
 
 use crate::support::tree::{FILLED, SMALL, assert_none, differences_but_for, grow, look, place};
 use crate::support::{Job, Mpi, Part, chance, haul_copies};
@@ -123,6 +124,52 @@ fn ranks_that_would_write_to_one_destination_are_refused() {
         let left: Vec<_> =
             fs::read_dir(&dir).expect("a directory").map(|entry| entry.expect("one").file_name()).collect();
         assert_eq!(left.iter().filter(|name| *name != "lost+found").count(), 1, "{mpi:?}: {left:?}");
+    }
+}
+
+#[test]
+fn ranks_whose_destinations_lead_to_one_file_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    let source = dir.join("source");
+    fs::write(&source, "bytes").expect("a file");
+    fs::create_dir(dir.join("shared")).expect("a directory");
+    fs::write(dir.join("shared/file"), "old").expect("a file");
+    for mpi in Mpi::all() {
+        make_directories(&dir, 2);
+        for rank in 0..2 {
+            symlink(dir.join("shared/file"), directory(&dir, rank).join("copy")).expect("a link");
+        }
+        let job = apart(mpi, &dir, 2, &["-T", "--each", source.to_str().expect("it is text"), "copy"]);
+        job.run().failed_with(64).says(&["rank 0", "rank 1", "would write to the same", "/shared"]);
+        assert_eq!(fs::read(dir.join("shared/file")).expect("it is there"), b"old");
+    }
+}
+
+#[test]
+fn a_second_job_is_refused_and_one_that_is_stopped_ends() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    let source = dir.join("source");
+    create_painted(&source, 64 * MIB);
+    until_settled(&source);
+    let path = source.to_str().expect("it is text");
+    for mpi in Mpi::all() {
+        make_directories(&dir, 3);
+        let mut running = apart(mpi, &dir, 3, &["-T", "--each", "--limit=24M", path, "copy"]).start();
+        let copying = || (0..3).all(|rank| directory(&dir, rank).join("copy").exists());
+        assert!(running.until(copying), "{mpi:?}: {}", running.end());
+        let second = apart(mpi, &dir, 3, &["-T", "--each", path, "copy"]);
+        second.run().failed_with(64).says(&["another job of haul-mpi copies to"]);
+        let first = running.rank(0).expect("it is at work");
+        kill_process(first, Signal::INT).expect("it is there");
+        let ended = running.end();
+        assert!(!ended.timed_out && ended.code != Some(0) && ended.left.is_empty(), "{mpi:?}: {ended}");
+        second.run().succeeded();
+        for rank in 0..3 {
+            let copy = fs::read(directory(&dir, rank).join("copy")).expect("a copy");
+            assert!(copy == fs::read(&source).expect("the source"), "{mpi:?}: rank {rank}");
+        }
     }
 }
 
