@@ -5,7 +5,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The filesystems that take what is written into the page cache in ways of their own.
+/// The filesystems that take what is written, or copied, in ways of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
     /// ext4: quicker where the space was allocated. Or ext2 and ext3, which tell the same number and do not allocate.
@@ -14,6 +14,8 @@ pub enum Filesystem {
     Xfs,
     /// btrfs, which keeps the tiniest files beside their inodes.
     Btrfs,
+    /// NFS, whose client has one copy of a file by the server on its way at a time.
+    Nfs,
     /// Any other, or not known.
     Other,
 }

@@ -119,6 +119,7 @@ pub fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
         Ok(FilesystemType::EXT) => Filesystem::Ext4,
         Ok(FilesystemType::XFS) => Filesystem::Xfs,
         Ok(FilesystemType::BTRFS) => Filesystem::Btrfs,
+        Ok(FilesystemType::NFS) => Filesystem::Nfs,
         _ => Filesystem::Other,
     }
 }

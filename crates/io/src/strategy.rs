@@ -268,6 +268,11 @@ fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Worke
         steps.reasons.push("one worker: the heads of the disk move");
         return Workers::ONE;
     }
+    if steps.first_mover() == Some(EngineName::CopyRange) && facts.dest_on == Filesystem::Nfs && !facts.local_disk {
+        // It holds the inode of the destination until the server has the copy on its disk (COPY, then COMMIT).
+        steps.reasons.push("one worker: the client of NFS has one copy of a file on its way at a time");
+        return Workers::ONE;
+    }
     // By name: how many are worth while is for the strategy to say, and no property of an engine.
     let (start, most) = match steps.first_mover() {
         Some(EngineName::MappedDirect) => (2, 4),

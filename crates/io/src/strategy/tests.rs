@@ -356,3 +356,15 @@ fn what_others_read_too_is_read_and_written_and_stays_in_their_page_cache() {
         assert!(steps.workers.start > 1 && steps.tuning.buffer_size == Some(FROM_ELSEWHERE));
     }
 }
+
+#[test]
+fn one_worker_lets_a_server_of_nfs_copy_a_file() {
+    let options = DataOptions::default();
+    let served = DataFacts { local_disk: false, dest_on: Filesystem::Nfs, ..sized(GIB, GIB) };
+    let workers = |facts: DataFacts| choose(&facts, &options).workers;
+    assert_eq!(workers(served), Workers::ONE);
+    assert!(workers(DataFacts { dest_on: Filesystem::Other, ..served }).most > 1);
+    // What is read here and sent there waits for the network.
+    assert!(workers(DataFacts { copy_range_is_known_to_fail: true, ..served }).most > 1);
+    assert!(workers(DataFacts { local_disk: true, ..served }).most > 1);
+}

@@ -367,10 +367,11 @@ impl Mover {
     /// What the destination is on, where something depends on that.
     fn dest_on(&mut self, job: &Transfer<'_>, cannot_clone: bool) -> Filesystem {
         let (size, device) = (job.source_inode.size, job.dest_inode.id.device());
-        // Those with a way of their own have a device, and a filesystem of the network would have to ask its server.
         let is_allocated = size >= ALLOCATED_FIRST && device.major != 0;
+        // A filesystem of the network has to ask its server: for large files, and each thread once.
+        let may_be_copied_by_a_server = size >= WORTH_ASKING && device.major == 0;
         let may_be_tiny = (1..=MOST_TINY).contains(&size) && !cannot_clone;
-        if !is_allocated && !may_be_tiny {
+        if !is_allocated && !may_be_copied_by_a_server && !may_be_tiny {
             return Filesystem::Other;
         }
         match self.asked {

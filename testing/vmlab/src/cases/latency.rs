@@ -30,31 +30,50 @@ struct Work {
     many: bool,
 }
 
-/// Every work at every latency.
-pub fn run(lab: &mut Lab) -> Result<(), String> {
+/// Small files at every latency.
+pub fn small(lab: &mut Lab) -> Result<(), String> {
+    run(lab, &small_works())
+}
+
+/// A large file at every latency.
+pub fn large(lab: &mut Lab) -> Result<(), String> {
+    run(lab, &large_works())
+}
+
+fn run(lab: &mut Lab, works: &[Work]) -> Result<(), String> {
     plant()?;
     for (words, micros) in DELAYS {
-        for work in works() {
-            lab.check(&format!("{words} latency: {}", work.name), || timed(&work, micros));
+        for work in works {
+            lab.check(&format!("{words} latency: {}", work.name), || timed(work, micros));
         }
     }
     // A row that went wrong may have left it.
     delay(0)
 }
 
-fn works() -> Vec<Work> {
-    let work = |name, source: &str, copy: &str, many| {
-        let (source, copy) = (source.to_owned(), format!("{copy}/copy"));
-        Work { name, source, copy, many }
-    };
+impl Work {
+    fn new(name: &'static str, source: &str, copy: &str, many: bool) -> Work {
+        Work { name, source: source.to_owned(), copy: format!("{copy}/copy"), many }
+    }
+}
+
+fn small_works() -> Vec<Work> {
+    let [ext4, _] = KINDS.map(|kind| format!("{SHARED}/{kind}"));
+    vec![
+        Work::new("small files, local to NFS", &format!("{LOCAL}/small"), &ext4, true),
+        Work::new("small files, NFS to local", &format!("{ext4}/small"), LOCAL, true),
+        Work::new("small files, within NFS", &format!("{ext4}/small"), &ext4, true),
+    ]
+}
+
+fn large_works() -> Vec<Work> {
     let [ext4, xfs] = KINDS.map(|kind| format!("{SHARED}/{kind}"));
     vec![
-        work("small files, local to NFS", &format!("{LOCAL}/small"), &ext4, true),
-        work("small files, NFS to local", &format!("{ext4}/small"), LOCAL, true),
-        work("small files, within NFS", &format!("{ext4}/small"), &ext4, true),
-        work("a large file, within ext4", &format!("{ext4}/large"), &ext4, false),
-        work("a large file, within XFS", &format!("{xfs}/large"), &xfs, false),
-        work("a large file, between two exports", &format!("{ext4}/large"), &xfs, false),
+        Work::new("a large file, within ext4", &format!("{ext4}/large"), &ext4, false),
+        Work::new("a large file, within XFS", &format!("{xfs}/large"), &xfs, false),
+        Work::new("a large file, between two exports", &format!("{ext4}/large"), &xfs, false),
+        Work::new("a large file, local to NFS", &format!("{LOCAL}/large"), &ext4, false),
+        Work::new("a large file, NFS to local", &format!("{ext4}/large"), LOCAL, false),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 mod alike;
 mod cifs;
+mod each;
 mod faults;
 mod latency;
 mod measured;
@@ -162,6 +163,14 @@ pub const ALL: &[Case] = &[
         run: together::copies,
     },
     Case {
+        name: "clients-each",
+        what: "haul-mpi --each on both clients: the server is read once",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: true,
+        run: each::run,
+    },
+    Case {
         name: "clients-faults",
         what: "a client without power, a server without power, a network cut for a minute; --resume",
         kernels: &["6.1"],
@@ -175,7 +184,15 @@ pub const ALL: &[Case] = &[
         kernels: &["6.1"],
         quick_on: &[],
         together: true,
-        run: latency::run,
+        run: latency::small,
+    },
+    Case {
+        name: "nfs-large",
+        what: "the same of one large file: by COPY, by CLONE, between two exports, local to NFS and back",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: true,
+        run: latency::large,
     },
     Case {
         name: "clients-random",
