@@ -38,12 +38,18 @@ fn by_size() -> Striping {
     Striping { as_source: false, by_size: vec![stripes] }
 }
 
+/// A profile for the directory of copies.
+fn copy_text(dir: &Path, striping: &Striping) -> String {
+    let place = place_of(dir).expect("it can be opened").expect("it is known");
+    profile::to_text(&Profile {
+        places: vec![PlaceEntry { place, striping: striping.clone(), ..PlaceEntry::default() }],
+    })
+}
+
 /// Copies `small` and `large` to a directory, which `answers` make a directory of Lustre or not.
 fn copy(dir: &Path, striping: Striping, answers: &[&str]) -> Copied {
-    let place = place_of(dir).expect("it can be opened").expect("it is known");
-    let profile = Profile { places: vec![PlaceEntry { place, striping, ..PlaceEntry::default() }] };
     let named = dir.join("mine");
-    fs::write(&named, profile::to_text(&profile)).expect("it can be written");
+    fs::write(&named, copy_text(dir, &striping)).expect("it can be written");
     fs::set_permissions(&named, fs::Permissions::from_mode(0o644)).expect("it is ours");
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-xx", "-s", "64", "-o", "calls", "-e", "trace=all"]);
@@ -127,11 +133,11 @@ fn a_layout_that_lustre_refuses_costs_a_warning_and_no_file() {
     striping.by_size[0].from = 0;
     let refused = "inject=fsetxattr:error=EINVAL";
     let copied = copy(dir.path(), striping, &[TYPE, refused]);
-    // Each is asked for its directory's layout then.
-    let default = format!("d00bd10b01000000{}000000000000ffff", "0".repeat(32));
-    let layouts = copied.layouts();
-    assert_eq!(layouts.len(), 4, "{layouts:?}");
-    assert_eq!([&layouts[1], &layouts[3]], [&default, &default]);
+    // Each is opened again without the flag then, and gets the layout of its directory.
+    assert_eq!(copied.layouts().len(), 2, "{}", copied.calls);
+    let again = copied.calls(&["openat(", "O_WRONLY", "O_NOFOLLOW"]);
+    assert_eq!(again.len(), 2, "{}", copied.calls);
+    assert!(copied.calls(&["openat(", "O_WRONLY", "O_NOFOLLOW", "ASYNC"]).is_empty(), "{}", copied.calls);
     let warning = ": cannot stripe 'to/large' as the profile 'mine' says, so it has the stripes of its directory: Invalid argument\n";
     assert!(copied.warned.ends_with(warning) && copied.warned.lines().count() == 1, "{}", copied.warned);
     assert!(!copied.said.contains("stripes"), "{}", copied.said);
@@ -152,4 +158,30 @@ fn what_stands_there_keeps_its_layout() {
     fs::write(dir.path().join("to/large"), "old").expect("it can be written");
     let copied = copy(dir.path(), by_size(), &[TYPE, "inject=fsetxattr:retval=0"]);
     assert_eq!(copied.layouts(), [""; 0]);
+}
+
+#[test]
+fn a_file_that_gets_no_layout_at_all_is_an_error_and_leaves_nothing() {
+    let Some(dir) = scene() else { return };
+    let text = copy_text(dir.path(), &by_size());
+    fs::write(dir.path().join("mine"), text).expect("it can be written");
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-qq", "-o", "calls", "-P"])
+        .arg(dir.path().join("to/large"))
+        .arg("-P")
+        .arg(dir.path().join("to"));
+    // The second call for `large` in the directory opens it again.
+    let answers = [TYPE, "inject=fsetxattr:error=ENOSPC", "inject=openat:error=EACCES:when=3+"];
+    answers.iter().for_each(|answer| _ = command.args(["-e", answer]));
+    let output = command
+        .args([HAUL, "--profile=mine", "--reflink=never", "--jobs=1", "large", "small", "to"])
+        .current_dir(dir.path())
+        .output()
+        .expect("strace can be run");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let calls = fs::read_to_string(dir.path().join("calls")).expect("strace has written");
+    assert_eq!(output.status.code(), Some(1), "{said}{calls}");
+    assert!(said.contains("cannot create regular file 'to/large': No space left on device"), "{said}{calls}");
+    assert!(!dir.path().join("to/large").exists(), "{calls}");
 }

@@ -14,8 +14,11 @@ use haul_sys::rustix::io::Errno;
 const NAME: &std::ffi::CStr = c"lustre.lov";
 /// LOV_USER_MAGIC_V1 and LOV_USER_MAGIC_V3: without a pool, and with one.
 const MAGIC: [u32; 2] = [0x0bd1_0bd0, 0x0bd3_0bd0];
-/// LOV_PATTERN_RAID0.
+/// LOV_USER_MAGIC_COMP_V1: several layouts, each for a range of the file.
+const COMPOSITE: u32 = 0x0bd6_0bd0;
+/// LOV_PATTERN_RAID0, and the same with LOV_PATTERN_OVERSTRIPING.
 const STRIPED: u32 = 1;
+const OVERSTRIPED: u32 = 0x201;
 /// Bytes for the name of a pool: LOV_MAXPOOLNAME and a zero.
 const POOL: usize = 16;
 
@@ -28,7 +31,7 @@ pub const WITHOUT_OBJECTS: OFlags = OFlags::ASYNC;
 pub struct Layout(Vec<u8>);
 
 impl Default for Layout {
-    /// That of the directory, or of the filesystem.
+    /// That of the filesystem.
     fn default() -> Layout {
         Layout::striped(0, 0, "")
     }
@@ -65,6 +68,19 @@ impl Layout {
         if value.is_empty() { Err(Errno::NODATA) } else { Ok(Layout(value)) }
     }
 
+    /// Whether a new file can have it as it is: stripes, or a composite layout with one mirror and nothing to be done about it. Not
+    /// that of a file which is released or elsewhere.
+    pub fn is_for_new_files(&self) -> bool {
+        let two = |at: usize| self.0.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+        let four = |at: usize| self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+        match four(0) {
+            Some(magic) if MAGIC.contains(&magic) => matches!(four(4), Some(STRIPED | OVERSTRIPED)),
+            // lcm_flags, and lcm_mirror_count, which is one less than there are.
+            Some(COMPOSITE) => (two(12), two(16)) == (Some(0), Some(0)),
+            _ => false,
+        }
+    }
+
     /// Gives it to a file that was made [without objects](WITHOUT_OBJECTS). One that has objects keeps its own.
     ///
     /// # Errors
@@ -91,6 +107,26 @@ mod tests {
         assert_eq!(&pooled[24..], b"\0\0\0\0\xff\xff\xff\xffflash\0\0\0\0\0\0\0\0\0\0\0");
         let Layout(long) = Layout::striped(1, 0, "a_pool_with_a_long_name");
         assert_eq!(&long[32..], b"a_pool_with_a_l\0");
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn what_is_mirrored_released_or_foreign_is_not_for_new_files() {
+        let plain = Layout::striped(2, 1 << 20, "");
+        let with = |changes: &[(usize, u8)]| {
+            let mut value = plain.0.clone();
+            changes.iter().for_each(|(at, byte)| value[*at] = *byte);
+            Layout(value).is_for_new_files()
+        };
+        let composite = |changes: &[(usize, u8)]| {
+            let zeros: Vec<(usize, u8)> = (4..20).map(|at| (at, 0)).collect();
+            with(&[&[(2, 0xd6)], &zeros[..], changes].concat())
+        };
+        assert!(with(&[]) && with(&[(5, 2)]) && Layout::striped(2, 0, "pool").is_for_new_files());
+        assert!(!with(&[(7, 0x80)]), "LOV_PATTERN_F_RELEASED");
+        assert!(!with(&[(2, 0xd7)]), "LOV_USER_MAGIC_FOREIGN");
+        assert!(composite(&[]) && !composite(&[(16, 1)]) && !composite(&[(12, 2)]));
+        assert!(!Layout(vec![0xd0, 0x0b]).is_for_new_files() && !Layout(Vec::new()).is_for_new_files());
     }
 
     #[test]

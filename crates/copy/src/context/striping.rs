@@ -63,6 +63,7 @@ impl StripedFilesystems {
         let on = self.on(profile, dir, device()?)?;
         if on.striping.as_source
             && let Ok(layout) = Layout::of(source)
+            && layout.is_for_new_files()
         {
             return Some(WantedLayout { layout, stripes: None, on });
         }

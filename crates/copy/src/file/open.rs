@@ -243,9 +243,17 @@ pub(crate) fn create(
     let objects = if layout.is_some() { WITHOUT_OBJECTS } else { OFlags::empty() };
     let flags = access | OFlags::CREATE | OFlags::EXCL | objects;
     let errno = match cx.services.space_gate.with_space(|| dest.open(flags, mode(&state.entries))) {
-        Ok(opened) => {
-            layout.into_iter().for_each(|layout| striping::stripe(worker, dest.path, &opened, &layout));
-            return Ok((opened, true, state.entries));
+        Ok(made) => {
+            let striped = match &layout {
+                Some(layout) => striping::stripe(worker, dest, (made, access), layout),
+                None => Ok(made),
+            };
+            return striped.map(|opened| (opened, true, state.entries)).map_err(|errno| {
+                cx.session.partials.done();
+                // Nobody could write to it. What cannot be removed is empty, and the error is reported.
+                dest.unlink().ok();
+                Some(Error::new(What::CannotCreateRegular, dest.path).errno(errno))
+            });
         }
         Err(errno) => errno,
     };
