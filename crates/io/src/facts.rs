@@ -14,8 +14,8 @@ pub enum Filesystem {
     Xfs,
     /// btrfs, which keeps the tiniest files beside their inodes.
     Btrfs,
-    /// NFS, whose client has one copy of a file by the server on its way at a time.
-    Nfs,
+    /// NFS or SMB, whose servers copy, one range of a file at a time: the client holds the inode meanwhile.
+    Served,
     /// Any other, or not known.
     Other,
 }

@@ -119,7 +119,9 @@ pub fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
         Ok(FilesystemType::EXT) => Filesystem::Ext4,
         Ok(FilesystemType::XFS) => Filesystem::Xfs,
         Ok(FilesystemType::BTRFS) => Filesystem::Btrfs,
-        Ok(FilesystemType::NFS) => Filesystem::Nfs,
+        Ok(FilesystemType::NFS | FilesystemType::CIFS | FilesystemType::SMB2 | FilesystemType::SMB) => {
+            Filesystem::Served
+        }
         _ => Filesystem::Other,
     }
 }

@@ -222,7 +222,7 @@ fn choose_around(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
     if facts.source != Kind::Regular {
         return;
     }
-    steps.read_ahead = plain && is_cold(facts);
+    steps.read_ahead = plain && is_cold(facts) && !is_copied_by_server(facts, steps);
     let to_device = goes_to_device(&Large::of(facts, around, options, steps), options.cache);
     // What this process reads of a source that others read, too, they will ask for.
     steps.forget_source = to_device && !facts.read_elsewhere && around.cached.is_some_and(|cached| cached < facts.size);
@@ -262,15 +262,20 @@ fn choose_space(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
     steps.reasons.push(why);
 }
 
+/// Whether a server is asked to copy. What is read ahead of that here goes over the network for nothing.
+fn is_copied_by_server(facts: &DataFacts, steps: &Steps) -> bool {
+    steps.first_mover() == Some(EngineName::CopyRange) && facts.dest_on == Filesystem::Served && !facts.local_disk
+}
+
 /// How many workers, by the engine that comes first after a clone.
 fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Workers {
     if around.rotational == Some(true) {
         steps.reasons.push("one worker: the heads of the disk move");
         return Workers::ONE;
     }
-    if steps.first_mover() == Some(EngineName::CopyRange) && facts.dest_on == Filesystem::Nfs && !facts.local_disk {
-        // It holds the inode of the destination until the server has the copy on its disk (COPY, then COMMIT).
-        steps.reasons.push("one worker: the client of NFS has one copy of a file on its way at a time");
+    if is_copied_by_server(facts, steps) {
+        // The client of NFS holds the inode of the destination until the server has the copy on its disk (COPY, then COMMIT).
+        steps.reasons.push("one worker: a server copies one range of a file at a time");
         return Workers::ONE;
     }
     // By name: how many are worth while is for the strategy to say, and no property of an engine.

@@ -358,11 +358,14 @@ fn what_others_read_too_is_read_and_written_and_stays_in_their_page_cache() {
 }
 
 #[test]
-fn one_worker_lets_a_server_of_nfs_copy_a_file() {
+fn one_worker_lets_a_server_copy_a_file_and_reads_nothing_ahead() {
     let options = DataOptions::default();
-    let served = DataFacts { local_disk: false, dest_on: Filesystem::Nfs, ..sized(GIB, GIB) };
+    let served = DataFacts { local_disk: false, dest_on: Filesystem::Served, ..sized(GIB, GIB) };
     let workers = |facts: DataFacts| choose(&facts, &options).workers;
     assert_eq!(workers(served), Workers::ONE);
+    let cold = DataFacts { local_disk: false, dest_on: Filesystem::Served, ..sized(GIB, 0) };
+    assert!(!choose(&cold, &options).read_ahead);
+    assert!(choose(&DataFacts { copy_range_is_known_to_fail: true, ..cold }, &options).read_ahead);
     assert!(workers(DataFacts { dest_on: Filesystem::Other, ..served }).most > 1);
     // What is read here and sent there waits for the network.
     assert!(workers(DataFacts { copy_range_is_known_to_fail: true, ..served }).most > 1);

@@ -271,7 +271,7 @@ pub fn copies(lab: &mut Lab) -> Result<(), String> {
 /// Machines and networks that go.
 pub fn faults(lab: &mut Lab) -> Result<(), String> {
     grow("ext4/source", 21)?;
-    for by in [By::OpenMpi, By::Shards] {
+    for by in [By::OpenMpi, By::Mpich, By::Shards] {
         let job = Job::new(by, "ext4/source", "ext4/copies/copy", "--resume --limit=400K");
         lab.check_with(&format!("{by:?}: a client without power; --resume by the other"), |lab| {
             client_killed(lab, &job)
