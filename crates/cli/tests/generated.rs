@@ -183,7 +183,7 @@ fn mandoc_and_man_have_no_complaint_about_the_page_of_haul_mpi() {
 #[test]
 fn the_page_of_haul_mpi_names_only_options_that_there_are() {
     // Its own, and one of Slurm's.
-    let others = ["chunk", "ntasks-per-node"];
+    let others = ["chunk", "each", "ntasks-per-node"];
     let text = fs::read_to_string(page_of_haul_mpi()).expect("the page is committed").replace("\\-", "-");
     let known = fs::read_to_string(folder().join("haul.1")).expect("the page of haul is committed").replace("\\-", "-");
     let mut options = 0;
