@@ -119,17 +119,25 @@ pub fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
         Ok(FilesystemType::EXT) => Filesystem::Ext4,
         Ok(FilesystemType::XFS) => Filesystem::Xfs,
         Ok(FilesystemType::BTRFS) => Filesystem::Btrfs,
-        Ok(FilesystemType::NFS | FilesystemType::CIFS | FilesystemType::SMB2 | FilesystemType::SMB) => {
+        Ok(FilesystemType::CIFS | FilesystemType::SMB2 | FilesystemType::SMB) => Filesystem::Served,
+        // The kernel copies within the others, too, but by reading and writing from here.
+        Ok(FilesystemType::NFS) if mount(file).is_some_and(|mount| has_copy(&mount.filesystem_options)) => {
             Filesystem::Served
         }
         _ => Filesystem::Other,
     }
 }
 
+/// Whether a mount of NFS has the operation COPY by its options: from version 4.2 on.
+fn has_copy(options: &str) -> bool {
+    let minor = options.split(',').find_map(|option| option.strip_prefix("vers=4.")?.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor >= 2)
+}
+
 /// Whether the dirty pages of a file go to a block device on demand. Not those of FUSE, which writes through or at the close.
 pub(crate) fn writes_back_on_demand(device: DeviceNumber, file: BorrowedFd<'_>) -> bool {
     match device.major {
-        0 => filesystem_of(file) == Filesystem::Btrfs,
+        0 => FilesystemType::of(file) == Ok(FilesystemType::BTRFS),
         _ => FilesystemType::of(file).is_ok_and(|kind| kind != FilesystemType::FUSE),
     }
 }
@@ -214,6 +222,13 @@ pub fn is_worth_it(source: &Inode, dest: &Inode, from: u64) -> bool {
 mod tests {
     use super::*;
     use std::path::PathBuf;
+
+    #[test]
+    fn copy_is_an_operation_of_nfs_from_4_2_on() {
+        let options = |version| format!("rw,vers={version},rsize=1048576,namlen=255,hard,proto=tcp");
+        assert!(["4.2", "4.3"].iter().all(|version| has_copy(&options(version))));
+        assert!(["3", "4.0", "4.1", "4.x"].iter().all(|version| !has_copy(&options(version))));
+    }
 
     fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let root = std::env::temp_dir().join(format!("haul-probe-{name}-{}", std::process::id()));

@@ -134,7 +134,12 @@ fn timed(work: &Work, micros: u32) -> Told {
             best[which] = best[which].min(start.elapsed().as_secs_f64());
             // Comparing takes as many questions as copying.
             delay(0)?;
-            tree::same(Path::new(from), Path::new(to), tree::NFS)?;
+            if work.many || round + 1 == ROUNDS {
+                tree::same(Path::new(from), Path::new(to), tree::NFS)?;
+            } else {
+                // All else that is compared takes much longer than the copy of one file.
+                tool::run(&format!("cmp {from}/file {to}/file"))?;
+            }
             remove(to)?;
         }
     }
