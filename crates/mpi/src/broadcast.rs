@@ -246,6 +246,16 @@ mod tests {
         }
     }
 
+    /// Lets the other rank answer one request.
+    fn answer_one(own: &Broadcast, other: &Broadcast) {
+        thread::scope(|scope| {
+            scope.spawn(|| other.serve());
+            while !carry(own, other) {}
+            while !carry(other, own) {}
+            other.end();
+        });
+    }
+
     fn source_of(path: &Path) -> SourceFile {
         let later = SystemTime::now() + Duration::from_secs(3600);
         SourceFile::of(path, &Inode::of(File::open(path).unwrap().as_fd()).unwrap(), later).unwrap()
@@ -271,14 +281,7 @@ mod tests {
         fs::write(&path, &contents).unwrap();
         let ranks = ranks();
         let [own, other] = &ranks;
-        let (offset, bytes) = got(&ranks, &source_of(&path), || {
-            thread::scope(|scope| {
-                scope.spawn(|| other.serve());
-                while !carry(own, other) {}
-                while !carry(other, own) {}
-                other.end();
-            });
-        });
+        let (offset, bytes) = got(&ranks, &source_of(&path), || answer_one(own, other));
         assert_eq!(bytes.unwrap(), contents[offset as usize..][..3000]);
         assert_eq!((own.received(), other.received()), (3000, 0));
     }
@@ -292,14 +295,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let ranks = ranks();
         let [own, other] = &ranks;
-        let (_, bytes) = got(&ranks, &source, || {
-            thread::scope(|scope| {
-                scope.spawn(|| other.serve());
-                while !carry(own, other) {}
-                while !carry(other, own) {}
-                other.end();
-            });
-        });
+        let (_, bytes) = got(&ranks, &source, || answer_one(own, other));
         assert_eq!((bytes, own.received()), (None, 0));
     }
 

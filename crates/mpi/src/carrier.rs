@@ -125,7 +125,11 @@ impl<'a, 's, 'w> Carrier<'a, 's, 'w> {
     pub fn carry(mut self) -> u8 {
         let mut rest = SHORT_REST;
         loop {
-            let mut busy = self.line.send_some(&self.desk.exchange);
+            let mut busy = match &self.desk.broadcast {
+                // Parts of sources may come as fast as they are sent, and somebody has to listen.
+                Some(_) => self.line.send_some(&self.desk.exchange),
+                None => self.line.send_waiting(&self.desk.exchange),
+            };
             while let Some((from, bytes)) = self.line.receive() {
                 busy = true;
                 if let Some(Talk::Status(status)) = self.hear(from, bytes) {

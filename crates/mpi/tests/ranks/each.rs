@@ -29,6 +29,7 @@ fn directory(dir: &Path, rank: usize) -> PathBuf {
 /// Empty directories for so many ranks.
 fn make_directories(dir: &Path, ranks: usize) {
     for rank in 0..ranks {
+        // That of the round before, if there was one: otherwise it cannot be made.
         fs::remove_dir_all(directory(dir, rank)).ok();
         fs::create_dir(directory(dir, rank)).expect("a directory");
     }
