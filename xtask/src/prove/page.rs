@@ -1,5 +1,6 @@
 //! The page. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -43,7 +44,11 @@ pub fn write(outcomes: &[Outcome], quick: bool) -> String {
             line(&format!("On machine {}.\n", at + 1));
         }
         line(&format!("```sh,not-run\n{}\n```", outcome.command));
-        let figures: Vec<&String> = outcome.figures.iter().filter(|figure| is_figure(figure)).collect();
+        // A row that is printed as it comes, and again in the table at the end, stands here once.
+        let mut seen = BTreeSet::new();
+        let figures = outcome.figures.iter().filter(|figure| is_figure(figure));
+        let figures: Vec<&String> =
+            figures.filter(|figure| !figure.starts_with("| ") || seen.insert(figure.as_str())).collect();
         if !figures.is_empty() {
             line("\n```text");
             figures.iter().take(FIGURES).for_each(|figure| line(figure));
@@ -69,10 +74,15 @@ fn machines(outcomes: &[Outcome]) -> Vec<&[String]> {
 
 fn found(outcome: &Outcome) -> String {
     let found = match &outcome.verdict {
-        Ok(found) => targets(&outcome.figures).unwrap_or_else(|| found.clone()),
+        Ok(found) => targets(&outcome.figures).or_else(|| checks(&outcome.figures)).unwrap_or_else(|| found.clone()),
         Err(why) => format!("**FAILED**: {}", why.lines().next().unwrap_or_default()),
     };
     found.replace('|', "\\|")
+}
+
+/// How many checks of virtual machines passed. `None` of what has none.
+fn checks(figures: &[String]) -> Option<String> {
+    figures.iter().find_map(|line| line.strip_prefix("vm: ")).map(str::to_owned)
 }
 
 /// What came of the targets of a benchmark, which misses them without a failure. `None` of what has none.
@@ -150,6 +160,15 @@ mod tests {
         let figures = figures.map(str::to_owned).to_vec();
         let page = write(&[Outcome { figures, ..outcome(0, Ok("as it should be".into())) }], false);
         assert!(page.contains("| 1 targets met, 1 missed |") && !page.contains("as it should be"), "{page}");
+    }
+
+    #[test]
+    fn checks_of_virtual_machines_are_counted_and_stand_on_the_page_once() {
+        let row = "| 6.1  | cifs | from and to | ok | 1.0 |";
+        let figures = [row, row, "vm: 1 passed, 0 failed, 0 skipped"].map(str::to_owned).to_vec();
+        let page = write(&[Outcome { figures, ..outcome(0, Ok("as it should be".into())) }], false);
+        assert!(page.contains("| 1 passed, 0 failed, 0 skipped |"), "{page}");
+        assert_eq!(page.matches(row).count(), 1, "{page}");
     }
 
     #[test]

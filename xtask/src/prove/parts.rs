@@ -52,6 +52,12 @@ const fn task(
 
 const CLI: &str = "haul-cli";
 
+/// Cases of virtual machines that one guest plays, without those of the laboratory.
+const ALONE: &str = "smoke,nfs-xfs,nfs-ext4,nfs-operations,cifs,io-uring,alike-names,dm-read,dm-write,dm-thin,dm-power";
+
+/// Those that several play, without those that only take the time of copies.
+const TOGETHER: &str = "clients,clients-copy,clients-each,clients-faults,clients-random";
+
 const QUICK_BENCH: &[&str] =
     &["bench", "peers", "--runs", "1", "--scale", "0.01", "--only", "tree,newer", "--programs", "haul,cp"];
 
@@ -149,8 +155,14 @@ pub const PARTS: &[Part] = &[
     task(
         "virtual machines",
         "Kernels 5.10 to 6.12, NFS, CIFS, devices that fail.",
-        &["vm"],
+        &["vm", "--only", ALONE],
         &["vm", "--kernel", "6.12", "--only", "io-uring"],
+    ),
+    task(
+        "two clients",
+        "haul-mpi and shards on two clients of a server: random trees, kills, cuts of power and network.",
+        &["vm", "--only", TOGETHER],
+        &["vm", "--only", "clients"],
     ),
     task("packages", "What people install, in fresh roots, made twice.", &["dist", "--check"], &["dist", "--trial"]),
     task(
@@ -188,6 +200,8 @@ pub const PARTS: &[Part] = &[
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -195,5 +209,15 @@ mod tests {
         let work = Work::Tests { package: "p", test: "t", length: &[("N", "9")] };
         assert_eq!(work.command(false), "N=9 cargo test -p p --test t");
         assert_eq!(work.command(true), "cargo test -p p --test t");
+    }
+
+    #[test]
+    fn each_case_of_virtual_machines_belongs_to_a_part_unless_it_only_measures() {
+        const MEASURES: &str = "mapped-write,in-kernel-xfs,in-kernel-ext4,nfs-latency,nfs-large";
+        let text = std::fs::read_to_string(crate::shell::root().join("testing/vmlab/src/cases/mod.rs")).unwrap();
+        let cases: BTreeSet<&str> =
+            text.lines().filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\",")).collect();
+        let known: BTreeSet<&str> = [ALONE, TOGETHER, MEASURES].iter().flat_map(|names| names.split(',')).collect();
+        assert_eq!(cases, known);
     }
 }
