@@ -165,7 +165,10 @@ def _into(src: Name, dst: Name) -> Name:
 
 
 def _is_below(name: Name, top: Name) -> bool:
-    return _below(os.path.realpath(name), os.path.realpath(top)) is not None
+    try:
+        return _below(os.path.realpath(name), os.path.realpath(top)) is not None
+    except ValueError:
+        return False  # What lists or makes the directory says it as it does for shutil.
 
 
 def _is_same(src: Name, dst: Name) -> bool:
