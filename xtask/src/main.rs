@@ -64,7 +64,9 @@ Usage: cargo xtask TASK
                    and versions, anew after each part; with --missing only parts that have not passed yet; with --quick each
                    part is as short as in the tests, and the page goes to target/prove
   picture          docs/copy.svg, from a real copy on a terminal
-  python           the Python package: its wheel, installed into a fresh environment, and its tests
+  python [--interpreter PROGRAM]
+                   the Python package: its wheel, installed into a fresh environment, and its tests; with the interpreter
+                   of the system, or another one, which may be free-threaded
   book             the documentation as a site, in target/book/book; fails if a link leads nowhere
   dist [--check | --trial]
                    what people install, in dist/: archives with static binaries for x86_64 and aarch64, packages for Debian
@@ -111,7 +113,7 @@ fn main() -> ExitCode {
         "book" => no_arguments(rest).and_then(|()| book::run()),
         "picture" => no_arguments(rest).and_then(|()| picture::run()),
         "prove" => prove::run(rest),
-        "python" => no_arguments(rest).and_then(|()| python::check()).map(|done| println!("{done}")),
+        "python" => python::run(rest),
         "package" => no_arguments(rest).and_then(|()| package::run()),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),

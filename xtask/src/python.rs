@@ -10,28 +10,46 @@ const MATURIN: &str = "1.16.0";
 /// The system's, whose packages the tests need.
 pub const PYTHON: &str = "/usr/bin/python3";
 
-/// Builds the wheel and tests it.
+/// Builds the wheel and tests it with the system's interpreter, or with another one, which may be free-threaded.
 ///
 /// # Errors
 /// When it does not build, or a test fails.
+pub fn run(args: &[String]) -> Result {
+    let interpreter = match args {
+        [] => PYTHON,
+        [name, interpreter] if name == "--interpreter" => interpreter,
+        _ => return Err("python knows --interpreter PROGRAM, and nothing else".into()),
+    };
+    check_with(interpreter).map(|done| println!("{done}"))
+}
+
+/// The same, as a phase of `cargo xtask test`.
+///
+/// # Errors
+/// As of [`run`].
 pub fn check() -> Result<String> {
+    check_with(PYTHON)
+}
+
+fn check_with(interpreter: &str) -> Result<String> {
     let room = shell::target().join("python");
     shell::remove(&room)?;
-    let wheel = wheel("dev", &room.join("wheels"))?;
-    let python = installed(&wheel, &room.join("environment"))?;
+    let wheel = wheel("dev", interpreter, &room.join("wheels"))?;
+    let python = installed_for(interpreter, &wheel, &room.join("environment"))?;
     let tests = shell::root().join("crates/python/tests");
     let own = ran(&python, &tests.join("test_haul_copy.py"))?;
     let theirs = ran(&python, &tests.join("cpython.py"))?;
     Ok(format!("{}, installed; own tests: {own}; CPython's: {theirs}", file_name(&wheel)))
 }
 
-/// A wheel for all versions of Python with a stable interface, with binaries of this profile.
+/// A wheel for all versions of Python with a stable interface, or, of an interpreter that has none, for its version; with
+/// binaries of this profile.
 ///
 /// # Errors
 /// When maturin cannot be fetched, or the wheel does not build.
-fn wheel(profile: &str, into: &Path) -> Result<PathBuf> {
+fn wheel(profile: &str, interpreter: &str, into: &Path) -> Result<PathBuf> {
     let mut build = shell::command(maturin()?);
-    build.args(["build", "--locked", "--profile", profile, "--interpreter", PYTHON, "--out"]).arg(into);
+    build.args(["build", "--locked", "--profile", profile, "--interpreter", interpreter, "--out"]).arg(into);
     build.env("CARGO_TARGET_DIR", shell::target()).current_dir(shell::root().join("crates/python"));
     shell::run(&mut build)?;
     match shell::entries(into)?.as_slice() {
@@ -50,7 +68,7 @@ pub fn maturin() -> Result<PathBuf> {
     if !program.exists() {
         println!("installing maturin {MATURIN} (once)");
         shell::remove(&home)?;
-        let python = environment(&home)?;
+        let python = environment(PYTHON, &home)?;
         shell::run(pip(&python).arg(format!("maturin=={MATURIN}")))?;
     }
     Ok(program)
@@ -61,14 +79,18 @@ pub fn maturin() -> Result<PathBuf> {
 /// # Errors
 /// When pip refuses it.
 pub fn installed(wheel: &Path, dir: &Path) -> Result<PathBuf> {
-    let python = environment(dir)?;
+    installed_for(PYTHON, wheel, dir)
+}
+
+fn installed_for(interpreter: &str, wheel: &Path, dir: &Path) -> Result<PathBuf> {
+    let python = environment(interpreter, dir)?;
     shell::run(pip(&python).arg("--no-index").arg(wheel))?;
     Ok(python)
 }
 
 /// Makes a virtual environment; its interpreter.
-fn environment(dir: &Path) -> Result<PathBuf> {
-    shell::run(shell::command(PYTHON).args(["-m", "venv"]).arg(dir))?;
+fn environment(interpreter: &str, dir: &Path) -> Result<PathBuf> {
+    shell::run(shell::command(interpreter).args(["-m", "venv"]).arg(dir))?;
     Ok(dir.join("bin/python"))
 }
 
