@@ -14,8 +14,6 @@ pub enum Filesystem {
     Xfs,
     /// btrfs, which keeps the tiniest files beside their inodes.
     Btrfs,
-    /// NFS from 4.2 on, or SMB, whose servers copy, one range of a file at a time: the client holds the inode meanwhile.
-    Served,
     /// Any other, or not known.
     Other,
 }

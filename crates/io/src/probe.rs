@@ -119,19 +119,48 @@ pub fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
         Ok(FilesystemType::EXT) => Filesystem::Ext4,
         Ok(FilesystemType::XFS) => Filesystem::Xfs,
         Ok(FilesystemType::BTRFS) => Filesystem::Btrfs,
-        Ok(FilesystemType::CIFS | FilesystemType::SMB2 | FilesystemType::SMB) => Filesystem::Served,
-        // The kernel copies within the others, too, but by reading and writing from here.
-        Ok(FilesystemType::NFS) if mount(file).is_some_and(|mount| has_copy(&mount.filesystem_options)) => {
-            Filesystem::Served
-        }
         _ => Filesystem::Other,
     }
 }
 
-/// Whether a mount of NFS has the operation COPY by its options: from version 4.2 on.
-fn has_copy(options: &str) -> bool {
-    let minor = options.split(',').find_map(|option| option.strip_prefix("vers=4.")?.parse::<u32>().ok());
-    minor.is_some_and(|minor| minor >= 2)
+/// Whether both files are on one server that copies between them when it is asked to: of NFS from 4.2 on (COPY), or of SMB from 2
+/// on. One server by two names is taken for two.
+pub(crate) fn are_on_one_server(source: BorrowedFd<'_>, dest: BorrowedFd<'_>) -> bool {
+    server(source).is_some_and(|one| server(dest) == Some(one))
+}
+
+fn server(file: BorrowedFd<'_>) -> Option<Server> {
+    let kind = FilesystemType::of(file).ok()?;
+    let reaches_one = matches!(kind, FilesystemType::NFS | FilesystemType::SMB2);
+    let mount = if reaches_one { mount(file) } else { None }?;
+    let source = mount.source.to_str()?;
+    match kind {
+        FilesystemType::NFS => Server::of_nfs(source, &mount.filesystem_options),
+        _ => Server::of_smb(source),
+    }
+}
+
+/// A server that copies, by what its clients mount.
+#[derive(Debug, PartialEq, Eq)]
+enum Server {
+    Nfs(String),
+    Smb(String),
+}
+
+impl Server {
+    /// Of `HOST:/EXPORT` and the options of the mount. The operation COPY came with version 4.2; without it the kernel copies, too,
+    /// but by reading and writing from here.
+    fn of_nfs(source: &str, options: &str) -> Option<Server> {
+        let minor = options.split(',').find_map(|option| option.strip_prefix("vers=4.")?.parse::<u32>().ok())?;
+        let (host, _) = source.split_once(":/")?;
+        (minor >= 2).then(|| Server::Nfs(host.to_owned()))
+    }
+
+    /// Of `//HOST/SHARE`.
+    fn of_smb(source: &str) -> Option<Server> {
+        let (host, _) = source.strip_prefix("//")?.split_once('/')?;
+        Some(Server::Smb(host.to_owned()))
+    }
 }
 
 /// Whether the dirty pages of a file go to a block device on demand. Not those of FUSE, which writes through or at the close.
@@ -225,9 +254,28 @@ mod tests {
 
     #[test]
     fn copy_is_an_operation_of_nfs_from_4_2_on() {
-        let options = |version| format!("rw,vers={version},rsize=1048576,namlen=255,hard,proto=tcp");
-        assert!(["4.2", "4.3"].iter().all(|version| has_copy(&options(version))));
-        assert!(["3", "4.0", "4.1", "4.x"].iter().all(|version| !has_copy(&options(version))));
+        let server = |version| {
+            let options = format!("rw,vers={version},rsize=1048576,namlen=255,hard,proto=tcp");
+            Server::of_nfs("host:/export", &options)
+        };
+        assert!(["4.2", "4.3"].iter().all(|version| server(version) == Some(Server::Nfs("host".into()))));
+        assert!(["3", "4.0", "4.1", "4.x"].iter().all(|version| server(version).is_none()));
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_name_whatever_it_exports() {
+        let nfs = |source| Server::of_nfs(source, "vers=4.2");
+        assert_eq!(nfs("fe80::1:/a"), nfs("fe80::1:/b/c:/d"));
+        assert_ne!(nfs("one:/a"), nfs("two:/a"));
+        assert_eq!(Server::of_smb("//host/one"), Server::of_smb("//host/two/below"));
+        assert_ne!(Server::of_smb("//host/one"), nfs("host:/one"));
+        assert!(nfs("/export").is_none() && Server::of_smb("share").is_none());
+    }
+
+    #[test]
+    fn files_of_this_machine_are_on_no_server() {
+        let file = fs::File::open("/").unwrap();
+        assert!(!are_on_one_server(file.as_fd(), file.as_fd()));
     }
 
     fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {

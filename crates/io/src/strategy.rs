@@ -29,7 +29,7 @@ pub use self::steps::{HoleSearch, Ranges, Steps, Workers};
 pub use self::tiny::MOST as MOST_TINY;
 
 /// Files of at least this size are read ahead: smaller ones come with the first window of the kernel's own.
-const READ_AHEAD: u64 = 128 << 10;
+pub(crate) const READ_AHEAD: u64 = 128 << 10;
 
 /// Chooses.
 pub fn choose(facts: &DataFacts, options: &DataOptions) -> Steps {
@@ -143,6 +143,12 @@ fn choose_freely(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
             false => "sharing extents is tried first",
         });
     }
+    if may_share && facts.size >= SMALL && facts.one_server && !facts.copy_range_is_known_to_fail {
+        // Also of what is sparse there, or compressed, which looks the same from here.
+        steps.engines.extend([EngineName::CopyRange, EngineName::ReadWrite]);
+        steps.reasons.push("the server copies what it has, and no byte goes over the network");
+        return;
+    }
     push_past_the_cache(facts, options, steps);
     let buffered = !steps.engines.iter().any(is_direct);
     if may_share && steps.ranges == Ranges::Extents {
@@ -216,7 +222,8 @@ fn choose_around(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
         && !facts.read_elsewhere;
     let Some(around) = &facts.around else {
         // Not asked whether it is cold: to say so of pages that are there costs little.
-        steps.read_ahead = plain && facts.size >= READ_AHEAD && facts.size < WORTH_ASKING;
+        let is_medium = facts.size >= READ_AHEAD && facts.size < WORTH_ASKING;
+        steps.read_ahead = plain && is_medium && !is_copied_by_server(facts, steps);
         return;
     };
     if facts.source != Kind::Regular {
@@ -264,7 +271,7 @@ fn choose_space(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
 
 /// Whether a server is asked to copy. What is read ahead of that here goes over the network for nothing.
 fn is_copied_by_server(facts: &DataFacts, steps: &Steps) -> bool {
-    steps.first_mover() == Some(EngineName::CopyRange) && facts.dest_on == Filesystem::Served && !facts.local_disk
+    steps.first_mover() == Some(EngineName::CopyRange) && facts.one_server
 }
 
 /// How many workers, by the engine that comes first after a clone.

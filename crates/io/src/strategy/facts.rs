@@ -57,9 +57,10 @@ pub struct DataFacts {
     pub direct_source: bool,
     /// The kernel says what O_DIRECT demands of the destination.
     pub direct_dest: bool,
-    /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
-    /// itself when the kernel is asked to.
+    /// The source's filesystem has a device of its own here.
     pub local_disk: bool,
+    /// Both sides are on one server, which copies by itself when the kernel is asked to. Not asked, and false, for small files.
+    pub one_server: bool,
     /// What the destination is on. Not asked, and other, where nothing depends on it.
     pub dest_on: Filesystem,
     /// The destination held something before this copy.

@@ -82,7 +82,7 @@ impl<'a> Large<'a> {
             && match self.dest_on {
                 Filesystem::Xfs => true,
                 Filesystem::Ext4 => self.allocated_first && !self.around.within_one,
-                Filesystem::Btrfs | Filesystem::Served | Filesystem::Other => false,
+                Filesystem::Btrfs | Filesystem::Other => false,
             }
     }
 

@@ -34,6 +34,7 @@ const FILE: DataFacts = DataFacts {
     direct_source: true,
     direct_dest: true,
     local_disk: true,
+    one_server: false,
     dest_on: Filesystem::Other,
     replaces: false,
     demands: Demands::NONE,

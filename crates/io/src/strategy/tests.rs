@@ -16,6 +16,7 @@ const FILE: DataFacts = DataFacts {
     direct_source: true,
     direct_dest: true,
     local_disk: true,
+    one_server: false,
     dest_on: Filesystem::Other,
     replaces: false,
     read_elsewhere: false,
@@ -360,14 +361,31 @@ fn what_others_read_too_is_read_and_written_and_stays_in_their_page_cache() {
 #[test]
 fn one_worker_lets_a_server_copy_a_file_and_reads_nothing_ahead() {
     let options = DataOptions::default();
-    let served = DataFacts { local_disk: false, dest_on: Filesystem::Served, ..sized(GIB, GIB) };
+    let on_server = |facts| DataFacts { local_disk: false, one_server: true, ..facts };
+    let served = on_server(sized(GIB, GIB));
     let workers = |facts: DataFacts| choose(&facts, &options).workers;
     assert_eq!(workers(served), Workers::ONE);
-    let cold = DataFacts { local_disk: false, dest_on: Filesystem::Served, ..sized(GIB, 0) };
+    let cold = on_server(sized(GIB, 0));
     assert!(!choose(&cold, &options).read_ahead);
+    assert!(!choose(&on_server(DataFacts { size: 1 << 20, allocated: 1 << 20, ..FILE }), &options).read_ahead);
     assert!(choose(&DataFacts { copy_range_is_known_to_fail: true, ..cold }, &options).read_ahead);
-    assert!(workers(DataFacts { dest_on: Filesystem::Other, ..served }).most > 1);
+    assert!(workers(DataFacts { one_server: false, ..served }).most > 1);
     // What is read here and sent there waits for the network.
     assert!(workers(DataFacts { copy_range_is_known_to_fail: true, ..served }).most > 1);
-    assert!(workers(DataFacts { local_disk: true, ..served }).most > 1);
+}
+
+#[test]
+fn a_server_copies_also_what_is_large_or_has_holes() {
+    let drop = DataOptions { cache: CacheUse::Drop, ..DataOptions::default() };
+    for options in [DataOptions::default(), drop] {
+        let large = DataFacts { local_disk: false, one_server: true, direct_dest: true, ..sized(64 * GIB, 0) };
+        for facts in [large, DataFacts { allocated: GIB, ..large }] {
+            let steps = choose(&facts, &options);
+            assert_eq!(steps.engines, [EngineName::CopyRange, EngineName::ReadWrite]);
+            assert_eq!(steps.workers, Workers::ONE);
+        }
+    }
+    let never = DataOptions { reflink: Reflink::Never, ..DataOptions::default() };
+    let served = DataFacts { local_disk: false, one_server: true, ..sized(GIB, GIB) };
+    assert!(!choose(&served, &never).engines.contains(&EngineName::CopyRange));
 }

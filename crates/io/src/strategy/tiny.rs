@@ -12,7 +12,7 @@ pub const MOST: u64 = 8 << 10;
 fn largest(on: Filesystem) -> u64 {
     match on {
         Filesystem::Xfs => MOST,
-        Filesystem::Btrfs | Filesystem::Ext4 | Filesystem::Served | Filesystem::Other => 0,
+        Filesystem::Btrfs | Filesystem::Ext4 | Filesystem::Other => 0,
     }
 }
 

@@ -28,7 +28,7 @@ use super::unwritten::{Device, PIECE, Scattered, Sending, Unwritten};
 use crate::control::{Cancel, Control};
 use crate::options::{DataOptions, Writeback};
 use crate::profile::{PlaceEntry, Preference, SizeClass};
-use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, Demands, MOST_TINY, Steps, WORTH_ASKING};
+use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, Demands, MOST_TINY, READ_AHEAD, Steps, WORTH_ASKING};
 
 /// What all movers of a run find out, for each other.
 #[derive(Debug, Default)]
@@ -78,6 +78,8 @@ pub struct Mover {
     places: Places,
     /// The filesystem that was asked last what it is.
     asked: Option<(DeviceNumber, Filesystem)>,
+    /// Whether these two were on one server, which were asked last.
+    one_server: Option<([DeviceNumber; 2], bool)>,
     /// For small files, once there was one.
     small: Small,
     /// Bytes of copies that went through the page cache, since somebody asked.
@@ -359,19 +361,18 @@ impl Mover {
             let probe = &self.shared.probe;
             probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
         });
-        let dest_on = self.dest_on(job, cannot[0]);
+        let (dest_on, one_server) = (self.dest_on(job, cannot[0]), self.are_on_one_server(job));
         let read_elsewhere = job.elsewhere.is_some();
-        DataFacts { demands: job.demands, read_elsewhere, ..facts_of_sides(sides, cannot, (dest_on, around)) }
+        let sides = facts_of_sides(sides, cannot, (dest_on, around));
+        DataFacts { demands: job.demands, read_elsewhere, one_server, ..sides }
     }
 
     /// What the destination is on, where something depends on that.
     fn dest_on(&mut self, job: &Transfer<'_>, cannot_clone: bool) -> Filesystem {
         let (size, device) = (job.source_inode.size, job.dest_inode.id.device());
         let is_allocated = size >= ALLOCATED_FIRST && device.major != 0;
-        // A filesystem of the network has to ask its server: for large files, and each thread once.
-        let may_be_copied_by_a_server = size >= WORTH_ASKING && device.major == 0;
         let may_be_tiny = (1..=MOST_TINY).contains(&size) && !cannot_clone;
-        if !is_allocated && !may_be_copied_by_a_server && !may_be_tiny {
+        if !is_allocated && !may_be_tiny {
             return Filesystem::Other;
         }
         match self.asked {
@@ -380,6 +381,23 @@ impl Mover {
                 let on = probe::filesystem_of(job.dest.as_fd());
                 self.asked = Some((device, on));
                 on
+            }
+        }
+    }
+
+    /// Whether one server has both sides. A filesystem of the network has to ask it: for files that are worth it, and each thread
+    /// once.
+    fn are_on_one_server(&mut self, job: &Transfer<'_>) -> bool {
+        let devices = [job.source_inode.id.device(), job.dest_inode.id.device()];
+        if job.source_inode.size < READ_AHEAD || devices.iter().any(|device| device.major != 0) {
+            return false;
+        }
+        match self.one_server {
+            Some((same, known)) if same == devices => known,
+            _ => {
+                let found = probe::are_on_one_server(job.source.as_fd(), job.dest.as_fd());
+                self.one_server = Some((devices, found));
+                found
             }
         }
     }
@@ -418,7 +436,9 @@ pub fn facts_of(source: &OwnedFd, dest: &OwnedFd) -> Result<DataFacts, Errno> {
     let inodes = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
     let around = Probe::default().look((source.as_fd(), &inodes.0), (dest.as_fd(), &inodes.1));
     let dest_on = probe::filesystem_of(dest.as_fd());
-    Ok(facts_of_sides(((source, &inodes.0), (dest, &inodes.1)), [false, false], (dest_on, Some(around))))
+    let one_server = probe::are_on_one_server(source.as_fd(), dest.as_fd());
+    let sides = facts_of_sides(((source, &inodes.0), (dest, &inodes.1)), [false, false], (dest_on, Some(around)));
+    Ok(DataFacts { one_server, ..sides })
 }
 
 /// `cannot`: the filesystems are known not to clone, and not to copy inside the kernel.
@@ -440,6 +460,7 @@ fn facts_of_sides(
         direct_source: direct_align(source).is_some(),
         direct_dest: direct_align(dest).is_some(),
         local_disk: source.id.device().major != 0,
+        one_server: false,
         dest_on,
         replaces: dest.size > 0,
         read_elsewhere: false,
