@@ -20,7 +20,7 @@ use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
 use haul_frontend::run_options::{Profiles, RunOptions};
-use haul_frontend::session::{self, remove_partials, session};
+use haul_frontend::session::{self, remove_partials, remove_partials_soon, session};
 use haul_frontend::show::Show;
 use haul_frontend::summary::summary_line;
 use haul_frontend::throttle::{Priority, Throttling};
@@ -299,7 +299,7 @@ impl Command {
             return watch::without_thread(&self.report, persona == Persona::Cp);
         }
         let abandon = Box::new(move |signal| {
-            remove_partials(&report, &partials);
+            remove_partials_soon(&report, &partials);
             end_by(signal, persona);
         });
         watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), skip.to_vec(), abandon)

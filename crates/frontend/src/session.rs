@@ -1,6 +1,9 @@
 //! What every command does before, at the beginning and at the end of a run of the library, which changes nothing of its
 //! process.
 
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Plan, Wish};
 use haul_copy::run::{Partials, Session, Summary};
@@ -10,6 +13,7 @@ use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::report::Report;
 use crate::show::Show;
+use crate::watch;
 use crate::words;
 
 /// Which extended attributes are not copied: libattr's file.
@@ -64,6 +68,33 @@ pub fn remove_partials(report: &Report, partials: &Partials) {
     }
 }
 
+/// The same, for at most a moment: where a server copies into a file, removing that file waits for the server.
+///
+/// The end of the process ends the waiting of the thread that copies, and what is being removed is removed after all.
+pub fn remove_partials_soon(report: &Arc<Report>, partials: &Partials) {
+    const MOMENT: Duration = Duration::from_secs(1);
+    let (report, partials) = (Arc::clone(report), partials.clone());
+    let again = (Arc::clone(&report), partials.clone());
+    if !begin(MOMENT, move || remove_partials(&report, &partials)) {
+        remove_partials(&again.0, &again.1);
+    }
+}
+
+/// Has a thread do something, and waits for that at most so long; whether there was a thread to be had.
+fn begin(wait: Duration, work: impl FnOnce() + Send + 'static) -> bool {
+    let (done, is_done) = mpsc::channel();
+    let begun = watch::start_thread(move || {
+        work();
+        // Nobody may wait any more.
+        done.send(()).unwrap_or_default();
+    });
+    if begun {
+        // It is done, still at work, or has panicked: there is nothing more to wait for.
+        is_done.recv_timeout(wait).unwrap_or_default();
+    }
+    begun
+}
+
 /// With `--explain`: which patterns of the filter have decided about no entry.
 pub fn explain_filter(report: &Report, plan: &Plan, show: Show, summary: &Summary) {
     let Some(filter) = plan.filter.as_ref().filter(|_| show.explain && !summary.cancelled) else { return };
@@ -80,4 +111,31 @@ pub fn report_errors(report: &Report, summary: &Summary) {
         report.fail(&words::damaged(path, report.quoter()));
     }
     report.sum_up();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_left_at_work() {
+        let (end, until) = mpsc::channel::<()>();
+        let (ended, has_ended) = mpsc::channel();
+        let hang = move || {
+            until.recv().unwrap_or_default();
+            ended.send(()).unwrap();
+        };
+        assert!(begin(Duration::from_millis(1), hang));
+        // It has not ended, and still can.
+        assert!(has_ended.try_recv().is_err());
+        drop(end);
+        has_ended.recv().unwrap();
+    }
+
+    #[test]
+    fn what_ends_in_time_is_waited_for() {
+        let (ended, has_ended) = mpsc::channel();
+        assert!(begin(Duration::MAX, move || ended.send(()).unwrap()));
+        assert!(has_ended.try_recv().is_ok());
+    }
 }

@@ -197,9 +197,7 @@ impl Watcher {
     }
 }
 
-/// Starts a thread, if there is one to be had, for what a run can do without.
-fn start_thread(work: impl FnOnce() + Send + 'static) {
-    if memory::has_room_for_thread(STACK as u64) {
-        thread::Builder::new().stack_size(STACK).spawn(work).ok();
-    }
+/// Starts a thread, for what a run can do without; whether there was one to be had.
+pub(crate) fn start_thread(work: impl FnOnce() + Send + 'static) -> bool {
+    memory::has_room_for_thread(STACK as u64) && thread::Builder::new().stack_size(STACK).spawn(work).is_ok()
 }

@@ -15,7 +15,7 @@ use haul_frontend::record::Record;
 use haul_frontend::report::Report;
 use haul_frontend::run_options::RunOptions;
 use haul_frontend::screen::Screen;
-use haul_frontend::session::{self, remove_partials, session};
+use haul_frontend::session::{self, remove_partials_soon, session};
 use haul_frontend::show::Show;
 use haul_frontend::summary::summary_line;
 use haul_frontend::watch::{self, Caught};
@@ -246,7 +246,7 @@ impl Job {
 
     fn start_watching(&self, report: &Arc<Report>, partials: &Partials) -> std::io::Result<Caught> {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
-        let abandon = Box::new(move |_| remove_partials(&of_thread, &partials));
+        let abandon = Box::new(move |_| remove_partials_soon(&of_thread, &partials));
         watch::start(Arc::clone(report), Arc::new(self.plan.clone()), Vec::new(), abandon)
     }
 }
