@@ -44,7 +44,7 @@ fn run(lab: &mut Lab, works: &[Work]) -> Result<(), String> {
     plant()?;
     for (words, micros) in DELAYS {
         for work in works {
-            lab.check(&format!("{words} latency: {}", work.name), || timed(work, micros));
+            lab.check_with(&format!("{words} latency: {}", work.name), |lab| timed(lab, work, micros));
         }
     }
     // A row that went wrong may have left it.
@@ -107,7 +107,7 @@ fn delay(micros: u32) -> Result<(), String> {
 }
 
 /// One row: the best of the rounds for each program, and how near haul's own choice is to its best.
-fn timed(work: &Work, micros: u32) -> Told {
+fn timed(lab: &mut Lab, work: &Work, micros: u32) -> Told {
     let (from, to) = (&work.source, &work.copy);
     let mut programs = vec![
         ("cp".to_owned(), format!("cp -a {from} {to}")),
@@ -131,7 +131,10 @@ fn timed(work: &Work, micros: u32) -> Told {
             tool::run(&programs[which].1)?;
             // What waits to be sent belongs to it.
             rustix::fs::sync();
-            best[which] = best[which].min(start.elapsed().as_secs_f64());
+            let seconds = start.elapsed().as_secs_f64();
+            // A row can take longer than a guest may be silent.
+            lab.say(&[&format!("{} took {seconds:.2} s", programs[which].0)]);
+            best[which] = best[which].min(seconds);
             // Comparing takes as many questions as copying.
             delay(0)?;
             if work.many || round + 1 == ROUNDS {
