@@ -70,7 +70,7 @@ pub fn remove_partials(report: &Report, partials: &Partials) {
 
 /// The same, for at most a moment: where a server copies into a file, removing that file waits for the server.
 ///
-/// The end of the process ends the waiting of the thread that copies, and what is being removed is removed after all.
+/// What could not be removed by then may stay.
 pub fn remove_partials_soon(report: &Arc<Report>, partials: &Partials) {
     const MOMENT: Duration = Duration::from_secs(1);
     let (report, partials) = (Arc::clone(report), partials.clone());

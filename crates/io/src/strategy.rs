@@ -146,7 +146,7 @@ fn choose_freely(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
     if may_share && facts.size >= SMALL && facts.one_server && !facts.copy_range_is_known_to_fail {
         // Also of what is sparse there, or compressed, which looks the same from here.
         steps.engines.extend([EngineName::CopyRange, EngineName::ReadWrite]);
-        steps.reasons.push("the server copies what it has, and no byte goes over the network");
+        steps.reasons.push("both sides are on one server, which is asked to copy");
         return;
     }
     push_past_the_cache(facts, options, steps);

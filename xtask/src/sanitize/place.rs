@@ -104,7 +104,7 @@ impl Place {
                 let checks = "detect_leaks=1:strict_string_checks=1:check_initialization_order=1";
                 // A test asks for more memory than there can be, and wants to be refused.
                 let refused = "allocator_may_return_null=1";
-                // Each fork of a test copies the tables of all memory that waits here, 256 MiB unless told.
+                // Each fork of a test copies the tables of all memory that waits here, 256 MiB by default.
                 let waiting = "quarantine_size_mb=16";
                 command.env("ASAN_OPTIONS", format!("{common}:{checks}:{refused}:{waiting}"));
                 command.env("LSAN_OPTIONS", format!("suppressions={}:print_suppressions=0", list("leaks")));
