@@ -45,11 +45,11 @@ Usage: cargo xtask TASK
   fuzz SECONDS [TARGET...]
                    every parser of disk images, or those named, under libFuzzer for so long each; builds its seeds from real
                    images (as root), needs a nightly toolchain and a C++ compiler; fails if one crashes
-  vm [--only CASE,...] [--kernel NAME,...] [--list]
+  vm [--only CASE,...] [--kernel NAME,...] [--haul PROGRAM] [--list]
                    haul in virtual machines: NFS 4.2, CIFS, failing devices, older kernels, haul-mpi and shards on two
                    clients of a server; fetches Debian's packages for them once, prints a table of what was found,
                    fails if anything was wrong; --list names the cases; with --only, cases that measure do so at
-                   length, and their reports are printed
+                   length, and their reports are printed; with --haul, the guests run that build of haul
   vm pair [KERNEL KERNEL]
                    haul-lab mapped-write in the guests of two kernels (5.10 and 6.12, or those named), on equal disks;
                    keeps both results, and prints the second compared with the first

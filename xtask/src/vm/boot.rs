@@ -105,7 +105,7 @@ impl Guest {
 
     /// Writes a line that its first process reads.
     pub fn tell(&mut self, line: &str) -> Result {
-        writeln!(self.input, "{line}").map_err(|error| format!("the guest cannot be told anything: {error}"))
+        writeln!(self.input, "{line}").map_err(|error| format!("cannot write to the guest: {error}"))
     }
 
     /// How long it has been on.

@@ -23,12 +23,16 @@ pub struct Disks {
 }
 
 impl Disks {
-    pub fn make(machine: &Machine, programs: &Path) -> Result<Disks> {
+    /// The guests run the `programs` of this build, but for `haul`, if that is another one.
+    pub fn make(machine: &Machine, programs: &Path, haul: Option<&Path>) -> Result<Disks> {
         let dir = machine.dir().join(format!("run-{}", std::process::id()));
         let disks = Disks { programs: dir.join("programs.img"), scratch: dir.join("scratch.img"), dir };
         let content = disks.dir.join("programs");
         shell::make_dir(&content)?;
-        let ours = PROGRAMS.iter().map(|(_, name)| (programs.join(name), *name));
+        let ours = PROGRAMS.iter().map(|(_, name)| match haul {
+            Some(haul) if *name == "haul" => (haul.to_owned(), *name),
+            _ => (programs.join(name), *name),
+        });
         for (from, name) in ours.chain(Mpi::programs().filter(|(from, _)| from.exists())) {
             // Who drops the caches of a guest waits for the programs to be read again, and nine tenths are for debuggers.
             shell::run(shell::command("strip").arg("--strip-debug").arg("-o").arg(content.join(name)).arg(from))?;

@@ -43,7 +43,7 @@ pub fn run(args: &[String]) -> Result {
     if let Some(("pair", kernels)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return pair(kernels);
     }
-    let options = Options::default().parse(args, &["only", "kernel", "list"])?;
+    let options = Options::default().parse(args, &["only", "kernel", "list", "haul"])?;
     packages::install_for_vm()?;
     let programs = build()?;
     let mut cases = cases(&programs)?;
@@ -57,7 +57,7 @@ pub fn run(args: &[String]) -> Result {
     }
     // Of all cases, measuring would take many minutes, and its reports would be hundreds of lines.
     let long = !options.only.is_empty();
-    let played = play(&programs, &cases, if long { LONG } else { "" })?;
+    let played = play(&programs, options.haul.as_deref(), &cases, if long { LONG } else { "" })?;
     let judged = played.table.judge();
     measured::list(&programs, &played.saved, long)?;
     judged.map(drop)
@@ -74,7 +74,7 @@ fn pair(args: &[String]) -> Result {
     let programs = build()?;
     let mut cases = cases(&programs)?;
     cases.retain(|case| case.name == "mapped-write" && names.contains(&&*case.kernel));
-    let played = play(&programs, &cases, LONG)?;
+    let played = play(&programs, None, &cases, LONG)?;
     played.table.judge()?;
     measured::show(&programs, &played.saved, &names)
 }
@@ -89,7 +89,7 @@ pub fn check() -> Result<Checked> {
     let programs = build()?;
     let mut cases = cases(&programs)?;
     cases.retain(|case| case.quick);
-    play(&programs, &cases, "")?.table.judge().map(Checked::from)
+    play(&programs, None, &cases, "")?.table.judge().map(Checked::from)
 }
 
 /// Builds what the guests run, with haul-mpi where there is MPI; the directory where they are.
@@ -147,10 +147,10 @@ impl Played {
     }
 }
 
-/// Boots each kernel that a case is for, with these words for the guest.
-fn play(programs: &Path, cases: &[Case], words: &str) -> Result<Played> {
+/// Boots each kernel that a case is for, with these words for the guest, and with `haul` if that is another build of it.
+fn play(programs: &Path, haul: Option<&Path>, cases: &[Case], words: &str) -> Result<Played> {
     let machine = Machine::prepare()?;
-    let disks = Disks::make(&machine, programs)?;
+    let disks = Disks::make(&machine, programs, haul)?;
     let mut played = Played::default();
     for (kernel, together) in KERNELS.iter().flat_map(|kernel| [(kernel, false), (kernel, true)]) {
         let here = cases.iter().filter(|case| case.kernel == kernel.name && case.together == together);
