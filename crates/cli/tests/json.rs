@@ -1,7 +1,6 @@
 //! `--json`: what programs read. Each line of each run here is held against docs/json.md.
 #![forbid(unsafe_code)]
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +11,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use haul_testbed::{Child, Command, TempDir, create_painted, document, temp_dir};
+use haul_testbed::{Child, Command, TempDir, create_painted, json_events, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -24,21 +23,10 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The fields of each event, as the document has them.
-fn documented() -> HashMap<String, HashSet<String>> {
-    let mut events = HashMap::new();
-    for section in document("json.md").split("\n### ").skip(1) {
-        let (heading, text) = section.split_once('\n').expect("a heading and a text");
-        let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-        events.insert(heading.trim_matches('`').to_owned(), cells.map(str::to_owned).collect());
-    }
-    events
-}
-
 /// One line, all of whose fields are documented.
 fn parsed(line: &str) -> Value {
     let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let documented = documented();
+    let documented = json_events();
     let event = value["event"].as_str().expect("an event");
     let fields = documented.get(event).unwrap_or_else(|| panic!("{event} is not documented"));
     for name in value.as_object().expect("an object").keys() {
@@ -115,7 +103,7 @@ fn each_entry_is_a_line_between_start_and_summary() {
 }
 
 #[test]
-fn what_stands_at_the_destination_is_told_with_what_becomes_of_it() {
+fn an_existing_destination_is_reported_with_what_becomes_of_it() {
     let dir = scene();
     run(dir.path(), &["-a", "tree", "dest"]);
     let lines = run(dir.path(), &["-an", "tree", "dest"]);
@@ -246,7 +234,7 @@ fn a_run_that_is_stopped_says_so_in_its_last_line() {
 }
 
 #[test]
-fn progress_is_told_each_second_with_the_totals_and_the_time_left() {
+fn progress_is_reported_each_second_with_the_totals_and_the_time_left() {
     for (options, done) in [(&[][..], true), (&["--durable=file"], false)] {
         let dir = temp_dir();
         let mut child = slow_copy(dir.path(), options);
@@ -306,7 +294,7 @@ fn while_a_run_only_deletes_progress_says_so_and_how_much() {
 }
 
 #[test]
-fn a_dry_run_tells_no_progress_however_long_it_takes() {
+fn a_dry_run_reports_no_progress_however_long_it_takes() {
     if !haul_testbed::guest::has("strace") {
         return haul_testbed::skip("strace is missing");
     }

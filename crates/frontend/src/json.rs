@@ -197,7 +197,7 @@ mod tests {
     use haul_copy::run::Summary;
     use haul_io::pace::Pace;
     use haul_sys::process_state::Usage;
-    use haul_testbed::document;
+    use haul_testbed::{document, json_events};
 
     use super::*;
     use crate::bar::{Phase, Totals};
@@ -294,18 +294,6 @@ mod tests {
         actions.into_iter().map(|action| of(action, None)).chain(reasons).collect()
     }
 
-    /// The sections of the document by their headings, each with the words in the first column of its tables.
-    fn documented() -> BTreeMap<String, BTreeSet<String>> {
-        let mut sections = BTreeMap::new();
-        for section in document("json.md").split("\n### ").skip(1) {
-            let (heading, text) = section.split_once('\n').expect("a heading and a text");
-            let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
-            let words = cells.flat_map(|cell| cell.split('`').step_by(2)).map(str::to_owned).collect();
-            sections.insert(heading.trim_matches('`').to_owned(), words);
-        }
-        sections
-    }
-
     #[test]
     fn the_document_names_each_event_with_its_fields_and_no_others() {
         let mut printed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -314,7 +302,7 @@ mod tests {
             let event = fields["event"].as_str().expect("a word").to_owned();
             printed.entry(event).or_default().extend(fields.keys().filter(|name| *name != "event").cloned());
         }
-        let documented = documented();
+        let documented = json_events();
         for (event, fields) in &printed {
             assert_eq!(documented.get(event), Some(fields), "{event}");
         }
@@ -335,7 +323,7 @@ mod tests {
         ] {
             let of_event = lines.iter().filter(|line| line["event"] == event);
             let printed = of_event.filter_map(|line| line[field].as_str()).map(str::to_owned).collect();
-            assert_eq!(documented()[heading], printed, "{heading}");
+            assert_eq!(json_events()[heading], printed, "{heading}");
         }
         let phases = [Phase::Scanning, Phase::Copying, Phase::Syncing, Phase::Verifying, Phase::Deleting];
         let phases = phases.map(Phase::as_str);

@@ -1,5 +1,6 @@
 //! What haul's documentation says, for the tests that hold the programs to it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -11,6 +12,22 @@ use std::path::Path;
 pub fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The sections of `json.md` by their headings (an event, or a field whose words are listed), each with the words in the first
+/// column of its tables.
+///
+/// # Panics
+/// If the page cannot be read, or a heading has no text.
+pub fn json_events() -> BTreeMap<String, BTreeSet<String>> {
+    let sections = document("json.md");
+    let sections = sections.split("\n### ").skip(1).map(|section| {
+        let (heading, text) = section.split_once('\n').expect("a heading and a text");
+        let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
+        let words = cells.flat_map(|cell| cell.split('`').step_by(2)).map(str::to_owned).collect();
+        (heading.trim_matches('`').to_owned(), words)
+    });
+    sections.collect()
 }
 
 /// What a page gives to a shell, as one script: its blocks marked `sh`. A block that no test can run is marked

@@ -38,7 +38,7 @@ mod temporary;
 pub mod writes;
 
 pub use bed::{Bed, Fs};
-pub use document::{commands, document, named, script, script_marked};
+pub use document::{commands, document, json_events, named, script, script_marked};
 pub use files::{
     allocated, assert_same_contents, create_painted, data_extents, first_difference, paint, painted, painted_at,
     sparse_file,
