@@ -132,7 +132,7 @@ fn a_pipe_holds_what_is_asked_for() {
 }
 
 #[test]
-fn mapped_maps_8_mib_unless_told_otherwise() {
+fn mapped_maps_8_mib_unless_asked_otherwise() {
     let Some(dir) = scene() else { return };
     for more in [&[][..], &["--readahead"], &["--jobs=1"]] {
         let calls = traced(dir.path(), &[&["--engine=mapped"], more].concat());

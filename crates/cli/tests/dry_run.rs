@@ -326,7 +326,7 @@ fn events(dir: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn programs_are_told_the_plan_by_events() {
+fn events_report_the_plan() {
     let dir = scene();
     let before = state(dir.path());
     let plan = events(dir.path(), &["-r", "--update=changed", "src", "dst"]);

@@ -88,7 +88,7 @@ fn chunks_are_whole_pages_of_any_machine() {
 #[test]
 fn a_source_is_known_to_all_by_one_key() {
     two!(wires, ends, first, second);
-    // The second one has another number for the device, and was told what it is called.
+    // The second one has another number for the device, and got its name.
     let name = first.name_of(PLACE, Some(Path::new("/data")));
     let elsewhere = DeviceNumber { major: 0, minor: 99 };
     second.is_called(elsewhere, name);

@@ -18,9 +18,9 @@ use haul_testbed::temp_dir;
 
 /// Writes down what it hears.
 #[derive(Default)]
-struct Told(RefCell<Vec<String>>);
+struct Record(RefCell<Vec<String>>);
 
-impl Observer for Told {
+impl Observer for Record {
     fn differs(&self, found: &Found) {
         self.0.borrow_mut().push(format!("{found:?}"));
     }
@@ -45,7 +45,7 @@ fn plan(dir: &Path) -> Plan {
 
 /// What one process says.
 fn alone(plan: &Plan) -> (Summary, Vec<String>) {
-    let (heard, rules) = (Told::default(), XattrRules::default());
+    let (heard, rules) = (Record::default(), XattrRules::default());
     let session = Session { observer: &heard, rules: &rules, stop: &|| false, board: None };
     (compare(plan, &session), heard.0.into_inner())
 }
@@ -65,7 +65,7 @@ impl Drop for Alarm<'_> {
 /// have left something to others; that name is a directory, which is not for helpers. Also how many entries helpers have
 /// compared, and how often they left something.
 fn together(plan: &Plan, helpers: usize, enough: u64) -> (Summary, Vec<String>, u64, u64) {
-    let (heard, rules, board) = (Told::default(), XattrRules::default(), Board::new());
+    let (heard, rules, board) = (Record::default(), XattrRules::default(), Board::new());
     let (done, more, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let walker = thread::current().id();
     let hold = || {
@@ -132,7 +132,7 @@ fn trees(dir: &Path) {
 }
 
 #[test]
-fn what_helpers_find_is_told_as_if_one_process_had_found_it() {
+fn what_helpers_find_is_reported_as_by_one_process() {
     let dir = temp_dir();
     trees(dir.path());
     let plan = plan(dir.path());
@@ -170,7 +170,7 @@ fn what_helpers_cannot_open_is_compared_without_them() {
     trees(dir.path());
     let plan = plan(dir.path());
     let (summary, said) = alone(&plan);
-    let (heard, rules, board) = (Told::default(), XattrRules::default(), Board::new());
+    let (heard, rules, board) = (Record::default(), XattrRules::default(), Board::new());
     let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
     let walker = thread::current().id();
     let hold = || {
@@ -228,9 +228,9 @@ fn a_thread_that_panics_is_not_waited_for() {
         false
     };
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        let heard = Told::default();
+        let heard = Record::default();
         compare(&plan, &Session { observer: &heard, rules: &rules, stop: &panics, board: Some(&board) })
     }));
-    assert!(ended.is_err(), "nobody was told");
+    assert!(ended.is_err(), "nothing was reported");
     assert_eq!(board.take(), None, "names wait for a comparison that is over");
 }

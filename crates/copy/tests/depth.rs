@@ -71,7 +71,7 @@ fn a_tree_deeper_than_path_max_and_the_descriptor_limit_is_copied_and_a_moved_an
 
     // A directory in the middle is moved away while the copy is far below it, and its place taken by another.
     let (moved, elsewhere) = (source.join(NAME).join(NAME), dir.path().join("elsewhere"));
-    // With several threads what is told may be long past.
+    // With several threads what is reported may be long past.
     let serial = Plan { jobs: Some(1), ..plan(&source, &dir.path().join("again")) };
     let mut depth = 0;
     let (summary, problems) = copy(&serial, &Cancel::default(), |event| {

@@ -58,7 +58,7 @@ fn copy(plan: &Plan) -> (Summary, usize) {
 }
 
 fn plan(dir: &Path, entries: Vec<Entry>) -> Plan {
-    let place = place_of(dir).unwrap().expect("it can be told from others");
+    let place = place_of(dir).unwrap().expect("it has an identity");
     let (origin, directory) = ("p".to_owned(), String::new());
     let profile = Profile { places: vec![PlaceEntry { origin, directory, place, entries, ..PlaceEntry::default() }] };
     Plan {

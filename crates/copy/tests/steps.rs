@@ -20,7 +20,7 @@ use haul_testbed::temp_dir;
 
 const PARTS: u32 = 3;
 
-/// Keeps what is told.
+/// Keeps what is reported.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 

@@ -52,7 +52,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self.errno {
             Some(errno) => ErrorKind::of(errno),
-            None if self.what.tells_of_change() => ErrorKind::Changed,
+            None if self.what.is_change() => ErrorKind::Changed,
             None => ErrorKind::Refused,
         }
     }
@@ -432,7 +432,7 @@ what! {
 
 impl What {
     /// Whether it says that the source is not what it was.
-    fn tells_of_change(self) -> bool {
+    fn is_change(self) -> bool {
         matches!(
             self,
             What::ReplacedWhileCopied

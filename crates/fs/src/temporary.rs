@@ -92,7 +92,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn a_name_tells_its_number_and_whose_it_is() {
+    fn a_name_has_its_number_and_its_owner() {
         let [one, other] = [(); 2].map(|()| TemporaryNames::new(".haul-x".into()));
         let name = one.another();
         let number = one.number_of(name.as_bytes()).expect("it is one");

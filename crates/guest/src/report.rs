@@ -65,7 +65,7 @@ pub struct Region {
     pub place: String,
     /// Its bytes in the image: one extent for a partition, perhaps several for a volume, in the volume's order.
     pub extents: Vec<Extent>,
-    /// The kind ("ext4", "swap", "crypto_LUKS"), if a signature told it.
+    /// The kind ("ext4", "swap", "crypto_LUKS"), if there is a signature.
     pub kind: Option<&'static str>,
     /// What could be proven.
     pub verdict: Verdict,

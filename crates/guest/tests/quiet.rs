@@ -52,7 +52,7 @@ fn a_parser_that_panics_refuses_and_prints_nothing() {
         let done = child.output().unwrap();
         assert!(done.status.success(), "{done:?}");
         let said = String::from_utf8_lossy(&done.stderr);
-        // Other panics are still told.
+        // Other panics are still reported.
         assert!(said.contains("a panic of somebody else") && !said.contains("nobody thought of"), "{said}");
         return;
     }

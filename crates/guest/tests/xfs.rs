@@ -20,7 +20,7 @@ const SIZE: u64 = 128 * MIB;
 /// Room for 16 allocation groups.
 const LARGER: u64 = 272 * MIB;
 
-/// What mkfs can be told that changes how or where free space is written down.
+/// Options of mkfs that change how or where free space is written down.
 const LAYOUTS: [(u64, &[&str]); 10] = [
     (SIZE, &[]),
     (SIZE, &["-b", "size=1024"]),

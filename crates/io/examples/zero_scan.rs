@@ -1,4 +1,4 @@
-//! How fast blocks of zeros are told: `cargo run --release -p haul-io --example zero_scan`.
+//! How fast blocks of zeros are found: `cargo run --release -p haul-io --example zero_scan`.
 
 use std::hint::black_box;
 use std::io::{self, Write};

@@ -63,8 +63,8 @@ fn frames(name: &str) -> String {
     };
     let frames: Vec<String> = SCREENS.iter().map(frame).collect();
     format!(
-        "<!DOCTYPE html><meta charset=utf-8><script>var told=[];addEventListener('message',e=>{{told.push(e.data);\
-         document.getElementById('told').textContent=JSON.stringify(told)}})</script><pre id=told></pre>{}",
+        "<!DOCTYPE html><meta charset=utf-8><script>var heard=[];addEventListener('message',e=>{{heard.push(e.data);\
+         document.getElementById('heard').textContent=JSON.stringify(heard)}})</script><pre id=heard></pre>{}",
         frames.concat()
     )
 }
@@ -94,11 +94,11 @@ fn measured(dir: &Path, name: &str, html: &str) -> Vec<Value> {
     let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(console.is_empty(), "{console:?}");
     let dom = String::from_utf8(output.stdout).unwrap();
-    let told = dom.split_once("<pre id=\"told\">").and_then(|(_, rest)| rest.split_once("</pre>")).unwrap().0;
-    let told = told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    let told: Vec<Value> = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told:?}\n{log}"));
-    assert_eq!(told.len(), SCREENS.len(), "{told:?}");
-    told
+    let heard = dom.split_once("<pre id=\"heard\">").and_then(|(_, rest)| rest.split_once("</pre>")).unwrap().0;
+    let heard = heard.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let heard: Vec<Value> = serde_json::from_str(&heard).unwrap_or_else(|error| panic!("{error}: {heard:?}\n{log}"));
+    assert_eq!(heard.len(), SCREENS.len(), "{heard:?}");
+    heard
 }
 
 fn assert_fine(name: &str, results: &Results) {

@@ -142,7 +142,7 @@ fn a_disk_that_is_slow_whoever_writes_is_not_blamed_on_mappings() {
 
 /// Planted by the kernel's own means: very little of this disk may be dirty.
 #[test]
-fn writers_that_are_held_back_are_told_from_others() {
+fn writers_that_are_held_back_are_distinguished_from_others() {
     let Some(bed) = Bed::new() else { return };
     let Some(disk) = SlowDisk::mount(&bed, "held", 64 << 20, false) else { return };
     if !disk.hold_writers_back(1 << 20) {
@@ -221,7 +221,7 @@ fn a_disk_that_fills_up_meanwhile_is_a_clear_error() {
 }
 
 #[test]
-fn it_stops_when_it_is_told_and_leaves_nothing() {
+fn it_stops_when_asked_and_leaves_nothing() {
     let dir = temp_dir();
     let place = place(dir.path());
     let mut request = small();

@@ -227,7 +227,7 @@ fn is_running(word: &str) -> bool {
 }
 
 #[test]
-fn a_competitor_that_fails_or_is_killed_or_missing_is_told_and_the_others_are_measured() {
+fn a_competitor_that_fails_or_is_killed_or_missing_is_reported_and_the_others_are_measured() {
     let scene = Scene::new();
     let commands = [
         "echo sorry >&2; exit 3; # {source} {dest}",

@@ -65,13 +65,13 @@ fn what_is_found_is_what_is_known_of_each_filesystem() {
         // Linux 6.6 gave tmpfs direct I/O (which it does not do) and user attributes.
         let modern = on_device || kernel() >= (6, 6);
         assert_eq!((works("open with O_DIRECT"), works("extended attributes")), (modern, modern), "{name}");
-        // Only where its alignment is told can haul use it.
-        let told = fact(&results, "filesystem", "alignment of direct I/O") != "unknown";
-        assert_eq!(works("O_DIRECT"), told, "{name}");
+        // Only where its alignment is known can haul use it.
+        let known = fact(&results, "filesystem", "alignment of direct I/O") != "unknown";
+        assert_eq!(works("O_DIRECT"), known, "{name}");
         let choice = fact(&results, "choices", "256 MiB, cached");
         assert_eq!(choice.starts_with("clone"), kind.reflinks(), "{name}: {choice}");
         let large = fact(&results, "choices", "4 GiB, cold");
-        assert_eq!(large.contains("direct, then"), told, "{name}: {large}");
+        assert_eq!(large.contains("direct, then"), known, "{name}: {large}");
     }
 }
 

@@ -153,7 +153,7 @@ fn what_is_no_results_file_is_refused_with_its_name_and_the_reason() {
 }
 
 #[test]
-fn a_baseline_tells_what_became_slower() {
+fn a_baseline_shows_what_became_slower() {
     let dir = temp_dir();
     let (old, mut new) = (sample::few(), sample::few());
     for run in new.sections[1].cases.iter_mut().flat_map(|case| &mut case.runs) {

@@ -92,7 +92,7 @@ fn where_extents_are_shared_there_is_nothing_to_tune() {
 }
 
 #[test]
-fn a_profile_that_cannot_be_added_to_is_told_before_anything_is_measured() {
+fn a_profile_that_cannot_be_added_to_is_reported_before_anything_is_measured() {
     let (dir, out) = (temp_dir(), temp_dir());
     let path = out.path().join("mine");
     fs::write(&path, "precious").unwrap();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_schedulers_the_one_in_use_is_told() {
+    fn of_the_schedulers_the_one_in_use_is_reported() {
         assert_eq!(chosen("none [mq-deadline] bfq"), "mq-deadline");
         assert_eq!(chosen("none"), "none");
     }

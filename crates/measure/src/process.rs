@@ -247,14 +247,14 @@ fn rest_of(pipe: Option<impl Read>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Watches a program until it ends, and tells the guard of it meanwhile.
+/// Watches a program until it ends, and names it to the guard meanwhile.
 fn attend(process: Child, timeout: Duration, workspace: &Workspace, stop: &Stop) -> Result<One, String> {
-    let told = workspace.watch(Some(process.id()));
+    let guarded = workspace.watch(Some(process.id()));
     // Without a guard it ends at once.
-    let timeout = if told.is_ok() { timeout } else { Duration::ZERO };
+    let timeout = if guarded.is_ok() { timeout } else { Duration::ZERO };
     let one = watched(process, timeout, stop).map_err(|error| format!("cannot watch: {}", words::of(&error)))?;
     end_orphans();
-    told?;
+    guarded?;
     workspace.watch(None)?;
     Ok(one)
 }
@@ -264,7 +264,7 @@ fn watched(mut process: Child, timeout: Duration, stop: &Stop) -> io::Result<One
     let group = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
     let said = process.stdout.take().map(|pipe| Output::of(pipe, false));
     let complaint = process.stderr.take().map(|pipe| Output::of(pipe, true));
-    let (told, wait) = channel();
+    let (end, wait) = channel();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || watch(id, group, &wait, timeout, stop));
         // It stays a zombie, so that its number stays its own, until its group is ended.
@@ -279,7 +279,7 @@ fn watched(mut process: Child, timeout: Duration, stop: &Stop) -> io::Result<One
         kill_process_group(group, Signal::KILL).ok(); // mostly there is nobody left
         let ended = child::wait(process)?;
         waited?;
-        drop(told);
+        drop(end);
         let watched = watcher.join().unwrap_or_default();
         let text = |output: Option<Output>| output.map(Output::text).unwrap_or_default();
         let (said, complaint) = (text(said), text(complaint));
@@ -351,7 +351,7 @@ fn keep(kept: &mut Vec<u8>, more: &[u8], last: bool) {
     }
 }
 
-/// Looks at the memory of a process and its children until told to end, and ends them if they take too long or the user wants no
+/// Looks at the memory of a process and its children until it is to end, and ends them if they take too long or the user wants no
 /// more.
 fn watch(id: u32, group: Pid, end: &Receiver<()>, timeout: Duration, stop: &Stop) -> Watched {
     let mut watched = Watched::default();
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_a_process_is_told_with_and_without_files() {
+    fn memory_of_a_process_is_reported_with_and_without_files() {
         let (all, own) = memory(std::process::id()).unwrap();
         assert!(own > 0 && own < all, "{own} of {all}");
         assert_eq!(memory(u32::MAX), None);
@@ -403,13 +403,13 @@ mod tests {
     #[test]
     fn a_watched_process_is_ended_after_its_time() {
         let mut process = haul_testbed::Command::new("sleep").arg("1000").spawn().unwrap();
-        let (told, wait) = channel();
+        let (end, wait) = channel();
         let id = process.id();
         let group = i32::try_from(id).ok().and_then(Pid::from_raw).unwrap();
         let watched = std::thread::scope(|scope| {
             let watcher = scope.spawn(move || watch(id, group, &wait, Duration::ZERO, &Stop::default()));
             let status = process.wait().unwrap();
-            drop(told);
+            drop(end);
             assert_eq!(status.signal(), Some(9));
             watcher.join().unwrap()
         });

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_space_is_told_with_both_figures() {
+    fn too_little_space_is_reported_with_both_figures() {
         let dir = haul_testbed::temp_dir();
         assert_eq!(check(dir.path(), 0, "this"), Ok(()));
         let message = check(dir.path(), 1 << 60, "this").unwrap_err();

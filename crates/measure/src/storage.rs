@@ -37,14 +37,14 @@ impl Storage {
         let number = fs::metadata(&directory).map_err(failed)?.dev();
         let free = space::free(&directory)?;
         let (major, minor) = (major(number), minor(number));
-        // The kernel may not tell what is mounted there.
+        // The kernel may not report what is mounted there.
         let mount = Mount::of(&directory, &format!("{major}:{minor}"));
-        let told =
+        let known =
             |of: fn(&Mount) -> &String| mount.as_ref().map_or_else(|| "unknown".to_owned(), |all| of(all).clone());
-        let (filesystem, source) = (told(|mount| &mount.filesystem), told(|mount| &mount.source));
+        let (filesystem, source) = (known(|mount| &mount.filesystem), known(|mount| &mount.source));
         let named = mount.as_ref().map_or("", |mount| &mount.source);
         let device = device::below(major, minor, named).map(|folder| Device::of(&folder));
-        let (mount_options, directory) = (told(|mount| &mount.options), directory.to_string_lossy().into_owned());
+        let (mount_options, directory) = (known(|mount| &mount.options), directory.to_string_lossy().into_owned());
         Ok(Storage { directory, filesystem, source, mount_options, device, free })
     }
 

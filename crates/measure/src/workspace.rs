@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Least tries of the guard, however long one takes.
 const TRIES: u32 = 3;
 
-/// What the guard is told if the folder is to stay.
+/// What the guard gets if the folder is to stay.
 const KEEP: &str = "keep\n";
 /// How a line begins that names the user's source.
 const SOURCE: &str = "source ";

@@ -120,7 +120,7 @@ fn end() -> ! {
             unsafe { Underlying.dealloc(reserved, layout) };
         }
         if let Some(act) = LAST_ACT.get() {
-            // A panic must not leave an allocator. It has told about itself.
+            // A panic must not leave an allocator. Its message is out already.
             catch_unwind(AssertUnwindSafe(act)).ok();
         }
     }

@@ -107,7 +107,7 @@ impl SharedMap {
     }
 
     /// Writes the pages that have any of `len` bytes from byte `at` on to the device, and waits until they are there
-    /// (MS_SYNC). With `invalidate` other mappings of the file are told to look anew (MS_INVALIDATE), which Linux has nothing
+    /// (MS_SYNC). With `invalidate` other mappings of the file are made to look anew (MS_INVALIDATE), which Linux has nothing
     /// to do for but to refuse it where pages are locked in memory.
     ///
     /// # Errors

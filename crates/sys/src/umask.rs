@@ -17,10 +17,10 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// # Errors
 /// If there is neither: what unshare(2) says, or EAGAIN where no thread can be had.
 pub fn umask() -> Result<u32, Errno> {
-    told_by_proc().map_or_else(read_in_own_thread, Ok)
+    from_proc().map_or_else(read_in_own_thread, Ok)
 }
 
-fn told_by_proc() -> Option<u32> {
+fn from_proc() -> Option<u32> {
     // It is on the second line, after the name, of which 16 bytes are escaped to 64 at most: one read has it.
     let mut status = [0; 256];
     let count = File::open("/proc/thread-self/status").and_then(|mut file| file.read(&mut status)).ok()?;
@@ -52,7 +52,7 @@ mod tests {
                 // SAFETY: as above; other tests keep their umask.
                 unsafe { unshare_unsafe(UnshareFlags::FS) }.unwrap();
                 rustix::process::umask(Mode::from_raw_mode(mask));
-                (told_by_proc(), read_in_own_thread(), rustix::process::umask(Mode::empty()).as_raw_mode())
+                (from_proc(), read_in_own_thread(), rustix::process::umask(Mode::empty()).as_raw_mode())
             };
             thread::spawn(apart).join().unwrap()
         };

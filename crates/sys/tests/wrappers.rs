@@ -149,7 +149,7 @@ fn the_mode_is_set_through_a_descriptor_that_may_not_read() {
 }
 
 #[test]
-fn a_descriptor_that_is_closed_tells_its_other_end() {
+fn a_descriptor_that_is_closed_wakes_its_other_end() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     haul_sys::close(writer.into()).unwrap();
     assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0);

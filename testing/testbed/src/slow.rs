@@ -71,7 +71,7 @@ impl SlowDisk {
     /// After so many writes from now on one fails, and none after it.
     ///
     /// # Panics
-    /// If the kernel cannot be told to make one request of each write: for one of which only a later part fails, a loop device
+    /// If the kernel cannot be made to make one request of each write: for one of which only a later part fails, a loop device
     /// answers that all is well (Linux 6.18).
     pub fn fail_once_after(&self, writes: u32) {
         let largest = self.largest_write();
@@ -91,7 +91,7 @@ impl SlowDisk {
     }
 
     /// From now on the kernel makes who writes to it rest, since no more than about so many bytes may be dirty there. `false`,
-    /// after a [`skip`], where the kernel (before Linux 6.2) cannot be told.
+    /// after a [`skip`], where the kernel (before Linux 6.2) has no such setting.
     ///
     /// # Panics
     /// If it can, and fails all the same.
@@ -107,7 +107,7 @@ impl SlowDisk {
         true
     }
 
-    /// Where the kernel is told how much one request may write.
+    /// The file that sets how much one request may write.
     fn largest_write(&self) -> PathBuf {
         let name = self.device.trim_start_matches("/dev/");
         PathBuf::from(format!("/sys/block/{name}/queue/max_sectors_kb"))

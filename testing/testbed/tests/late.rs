@@ -76,7 +76,7 @@ fn a_name_removed_elsewhere_stays_while_the_directory_is_believed() {
 }
 
 #[test]
-fn who_makes_what_somebody_else_has_made_is_told_and_sees_it_then() {
+fn who_makes_what_somebody_else_has_made_gets_an_error_and_sees_it() {
     let Some(bed) = Bed::new() else { return };
     let Some(shared) = shared(&bed) else { return };
     let (a, b) = (shared.a.path().join("made"), shared.b.path().join("made"));

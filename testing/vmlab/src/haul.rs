@@ -31,7 +31,7 @@ pub fn run(arguments: &str) -> Result<Run, String> {
 /// Runs haul, which must end well and without a word.
 pub fn right(arguments: &str) -> Result<Run, String> {
     let run = run(arguments)?;
-    if run.failed() || !run.said.is_empty() { Err(run.told()) } else { Ok(run) }
+    if run.failed() || !run.said.is_empty() { Err(run.report()) } else { Ok(run) }
 }
 
 /// Starts haul.
@@ -66,14 +66,14 @@ impl Run {
     }
 
     /// All of it in words, for a message.
-    pub fn told(&self) -> String {
+    pub fn report(&self) -> String {
         format!("{}: status {:?}: {} [{}]", self.line, self.status, self.said, self.chose())
     }
 
     /// It must have failed, with status 1 and a message in which all these words are.
     pub fn must_say(&self, words: &[&str]) -> Result<(), String> {
         let said = |word: &&str| self.said.contains(*word);
-        if self.status == Some(1) && words.iter().all(said) { Ok(()) } else { Err(self.told()) }
+        if self.status == Some(1) && words.iter().all(said) { Ok(()) } else { Err(self.report()) }
     }
 
     /// Whether an engine moved files.

@@ -55,7 +55,7 @@ impl From<&str> for Trouble {
 }
 
 /// How a check ended.
-pub type Told = Result<Found, Trouble>;
+pub type Outcome = Result<Found, Trouble>;
 
 /// The machine, as one case after the other has it.
 pub struct Lab {
@@ -73,7 +73,7 @@ impl Lab {
     /// One line of words to the host.
     pub fn say(&mut self, words: &[&str]) {
         let words: Vec<String> = words.iter().map(|word| word.replace(['\t', '\n', '\r'], " ")).collect();
-        // Nobody can be told that the line is broken; the host misses its rows then.
+        // Nobody hears that the line is broken; the host misses its rows then.
         writeln!(self.line, "{}", words.join("\t")).unwrap_or_default();
     }
 
@@ -108,21 +108,21 @@ impl Lab {
     }
 
     /// One row of the table.
-    pub fn check(&mut self, name: &str, work: impl FnOnce() -> Told) {
+    pub fn check(&mut self, name: &str, work: impl FnOnce() -> Outcome) {
         let start = Instant::now();
-        let told = work();
-        self.row(name, start, told);
+        let outcome = work();
+        self.row(name, start, outcome);
     }
 
     /// One row about work that asks something of the host.
-    pub fn check_with(&mut self, name: &str, work: impl FnOnce(&mut Lab) -> Told) {
+    pub fn check_with(&mut self, name: &str, work: impl FnOnce(&mut Lab) -> Outcome) {
         let start = Instant::now();
-        let told = work(self);
-        self.row(name, start, told);
+        let outcome = work(self);
+        self.row(name, start, outcome);
     }
 
-    fn row(&mut self, name: &str, start: Instant, told: Told) {
-        let (verdict, chose, found) = match told {
+    fn row(&mut self, name: &str, start: Instant, outcome: Outcome) {
+        let (verdict, chose, found) = match outcome {
             Ok(Found { chose, found }) => ("right", chose, found),
             Err(Trouble::Wrong(why)) => ("wrong", String::new(), why),
             Err(Trouble::Skipped(why)) => ("skipped", String::new(), why),
@@ -195,7 +195,7 @@ impl Disk {
         format!("{from} {} linear {SCRATCH} {}\n", to - from, self.start + from)
     }
 
-    /// The same behind another target: `flakey` and what it is told after the offset.
+    /// The same behind another target: `flakey` and its arguments after the offset.
     pub fn behind(&self, from: u64, to: u64, target: &str, words: &str) -> String {
         format!("{from} {} {target} {SCRATCH} {} {words}\n", to - from, self.start + from)
     }

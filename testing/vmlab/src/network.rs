@@ -1,4 +1,4 @@
-//! The network of several machines: what the host has told this one of itself and of the others, and what it asks of them.
+//! The network of several machines: what the host says to this one of itself and of the others, and what it asks of them.
 
 use std::fs;
 use std::io::Write;
@@ -16,14 +16,14 @@ pub fn name() -> Result<Option<String>, String> {
 pub fn join(name: &str) -> Result<(), String> {
     fs::write("/proc/sys/kernel/hostname", name).map_err(|error| format!("the name of this machine: {error}"))?;
     tool::run("modprobe virtio_net")?;
-    let addresses = tool::word("haul.addresses")?.ok_or("the host has told no addresses")?;
+    let addresses = tool::word("haul.addresses")?.ok_or("the host has passed no addresses")?;
     for (number, address) in addresses.split(',').enumerate() {
         tool::run(&format!("ip address add {address} dev eth{number}"))?;
         tool::run(&format!("ip link set eth{number} up"))?;
     }
     let mut hosts =
         fs::File::options().append(true).open("/etc/hosts").map_err(|error| format!("/etc/hosts: {error}"))?;
-    let others = tool::word("haul.hosts")?.ok_or("the host has told no other machines")?;
+    let others = tool::word("haul.hosts")?.ok_or("the host has passed no other machines")?;
     for (other, address) in others.split(',').filter_map(|entry| entry.split_once(':')) {
         writeln!(hosts, "{address} {other}").map_err(|error| format!("/etc/hosts: {error}"))?;
     }

@@ -91,7 +91,7 @@ impl Place {
         cargo
     }
 
-    /// What the tool itself is told, for programs that were built for it.
+    /// The options of the tool itself, for programs that were built for it.
     pub fn options(&self, command: &mut Command) {
         let list = |name: &str| shell::root().join(SUPPRESSIONS).join(name).display().to_string();
         let common = format!(

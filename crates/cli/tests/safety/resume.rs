@@ -177,7 +177,7 @@ fn a_full_disk_is_gone_on_from_when_there_is_room_again() {
 }
 
 #[test]
-fn digests_of_finished_files_are_told_again() {
+fn digests_of_finished_files_are_reported_again() {
     let dir = temp_dir();
     make_tree(&dir.path().join("tree"));
     for algorithm in ["blake3", "md5"] {

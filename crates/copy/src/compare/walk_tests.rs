@@ -9,11 +9,11 @@ use crate::compare::difference::Difference;
 use crate::compare::session::Observer;
 use crate::meta::XattrRules;
 
-/// What is told, in its order: names below the directory of both trees.
+/// What is heard, in its order: names below the directory of both trees.
 #[derive(Default)]
-struct Told(RefCell<Vec<String>>);
+struct Record(RefCell<Vec<String>>);
 
-impl Observer for Told {
+impl Observer for Record {
     fn differs(&self, found: &Found) {
         self.0.borrow_mut().push(format!("{} {:?}", found.copy.display(), found.difference));
     }
@@ -65,10 +65,10 @@ impl Scene {
     }
 
     fn compare_until(&self, stop: &(dyn Fn() -> bool + Sync)) -> (Summary, Vec<String>) {
-        let (told, rules) = (Told::default(), XattrRules::default());
-        let summary = compare(&self.plan, &Session { observer: &told, rules: &rules, stop, board: None });
+        let (heard, rules) = (Record::default(), XattrRules::default());
+        let summary = compare(&self.plan, &Session { observer: &heard, rules: &rules, stop, board: None });
         let dir = format!("{}/", self.dir.path().display());
-        (summary, told.0.into_inner().iter().map(|line| line.replace(&dir, "")).collect())
+        (summary, heard.0.into_inner().iter().map(|line| line.replace(&dir, "")).collect())
     }
 }
 
@@ -82,13 +82,13 @@ fn each_name_on_either_side_is_looked_at_once() {
     assert_eq!(scene.compare(), same(4), "two directories and two files");
     scene.write("source/only", "");
     scene.write("copy/sub/more", "");
-    let (summary, told) = scene.compare();
+    let (summary, heard) = scene.compare();
     assert_eq!((summary.entries, summary.differences, summary.is_same()), (6, 2, false));
-    assert_eq!(told, ["copy/only OnlyInSource", "copy/sub/more OnlyInCopy"]);
+    assert_eq!(heard, ["copy/only OnlyInSource", "copy/sub/more OnlyInCopy"]);
 }
 
 #[test]
-fn what_is_told_comes_in_the_order_of_one_thread() {
+fn differences_are_reported_in_the_order_of_one_thread() {
     let names: Vec<String> = (0..40).flat_map(|dir| (0..40).map(move |file| format!("{dir}/{file}"))).collect();
     let mut scene = Scene::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
     names.iter().step_by(3).for_each(|name| scene.write(&format!("copy/{name}"), "other"));
@@ -105,9 +105,9 @@ fn trees_deeper_than_what_is_held_open_are_compared() {
     let scene = Scene::new(&[&deep, "last"]);
     assert_eq!(scene.compare(), same(3 * OPEN_LEVELS as u64 + 3));
     scene.write(&format!("copy/{deep}"), "another");
-    let (_, told) = scene.compare();
+    let (_, heard) = scene.compare();
     let difference = Difference::Size(deep.len() as u64, "another".len() as u64);
-    assert_eq!(told, [format!("copy/{deep} {difference:?}")]);
+    assert_eq!(heard, [format!("copy/{deep} {difference:?}")]);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_link_that_leads_back_up_is_an_error() {
     for tree in ["source", "copy"] {
         symlink("..", scene.path(tree).join("sub/up")).unwrap();
     }
-    let (summary, told) = scene.compare();
-    assert_eq!((summary.errors, summary.differences, told.len()), (1, 0, 1), "{told:?}");
-    assert!(told[0].contains("source/sub/up"), "{told:?}");
+    let (summary, heard) = scene.compare();
+    assert_eq!((summary.errors, summary.differences, heard.len()), (1, 0, 1), "{heard:?}");
+    assert!(heard[0].contains("source/sub/up"), "{heard:?}");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn links_below_an_operand_are_compared_as_links() {
     assert_eq!(scene.compare(), same(3));
     fs::remove_file(scene.path("copy/link")).unwrap();
     symlink(scene.path("copy-of-one"), scene.path("copy/link")).unwrap();
-    let (summary, told) = scene.compare();
-    assert!(summary.differences == 1 && told[0].starts_with("copy/link Target"), "{told:?}");
+    let (summary, heard) = scene.compare();
+    assert!(summary.differences == 1 && heard[0].starts_with("copy/link Target"), "{heard:?}");
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn a_link_as_operand_is_followed_as_the_plan_says() {
     scene.plan.dereference = Dereference::Operands;
     assert_eq!(scene.compare(), same(2));
     scene.plan.dereference = Dereference::Never;
-    let (summary, told) = scene.compare();
-    assert!(summary.entries == 1 && told[0].starts_with("copy Kind"), "{told:?}");
+    let (summary, heard) = scene.compare();
+    assert!(summary.entries == 1 && heard[0].starts_with("copy Kind"), "{heard:?}");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn several_sources_need_a_directory() {
     scene.plan.sources.push(scene.path("source/a").into());
     for destination in [Destination::Guess, Destination::Directory] {
         scene.plan.destination = destination(scene.path("nothing").into());
-        let (summary, told) = scene.compare();
-        assert_eq!((summary.entries, summary.errors, told.len()), (0, 1, 1), "{told:?}");
+        let (summary, heard) = scene.compare();
+        assert_eq!((summary.entries, summary.errors, heard.len()), (0, 1, 1), "{heard:?}");
     }
 }
 
@@ -177,14 +177,14 @@ fn several_sources_need_a_directory() {
 fn without_recursion_a_directory_is_left_out() {
     let mut scene = Scene::new(&["a"]);
     scene.plan.recursive = false;
-    let (summary, told) = scene.compare();
-    assert_eq!((summary.entries, summary.errors, told.len()), (0, 1, 1), "{told:?}");
+    let (summary, heard) = scene.compare();
+    assert_eq!((summary.entries, summary.errors, heard.len()), (0, 1, 1), "{heard:?}");
 }
 
 #[test]
-fn whoever_stops_a_comparison_is_told_that_it_is_not_whole() {
-    let (summary, told) = Scene::new(&["a", "b"]).compare_until(&|| true);
-    assert!(summary.stopped && !summary.is_same() && told.is_empty(), "{summary:?} {told:?}");
+fn a_comparison_that_is_stopped_is_reported_as_incomplete() {
+    let (summary, heard) = Scene::new(&["a", "b"]).compare_until(&|| true);
+    assert!(summary.stopped && !summary.is_same() && heard.is_empty(), "{summary:?} {heard:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn earlier(time: Time) -> Time {
 }
 
 #[test]
-fn whatever_stat_tells_of_a_change_counts() {
+fn every_change_that_stat_shows_counts() {
     let bench = Bench::new(Plan::default()).source("a", "new").source("other", "new");
     let now = inode(&bench);
     let other = bench.from("other").inode().unwrap();

@@ -8,10 +8,10 @@ use crate::context::test_support::{Bench, Ran, file_data};
 use crate::plan::{Checksum, Plan};
 
 /// What came of a copy that was read again: its digest, or why there is none.
-type Told = Result<Option<String>, Option<Error>>;
+type Outcome = Result<Option<String>, Option<Error>>;
 
 /// Copies `a` to `b`, which is open like this, and reads it again.
-fn check(bench: &Bench, dest: impl Into<OwnedFd>) -> Ran<Told> {
+fn check(bench: &Bench, dest: impl Into<OwnedFd>) -> Ran<Outcome> {
     let sides = [File::open(bench.source_path("a")).unwrap().into(), dest.into()];
     let inodes = sides.each_ref().map(|fd: &OwnedFd| Inode::of(fd.as_fd()).unwrap());
     bench.run(|worker| {

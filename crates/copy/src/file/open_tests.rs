@@ -11,10 +11,10 @@ use crate::plan::{Plan, SpecialFiles};
 use crate::tree::test_support::{at, entered, level_in};
 
 /// What an opened pair shows: the destination was looked at, was made, and was removed first.
-type Told = Result<(bool, bool, bool), Reported>;
+type Outcome = Result<(bool, bool, bool), Reported>;
 
 /// Opens both sides, and closes them again.
-fn open(bench: &Bench, subject: &mut Subject<'_>, state: &DestState) -> Ran<Told> {
+fn open(bench: &Bench, subject: &mut Subject<'_>, state: &DestState) -> Ran<Outcome> {
     bench.run(|worker| {
         let files = both_sides(worker, subject, state, &mut Unfinished::default())?;
         Ok((files.dest.known, files.dest.created, files.dest.replaced))
@@ -22,14 +22,14 @@ fn open(bench: &Bench, subject: &mut Subject<'_>, state: &DestState) -> Ran<Told
 }
 
 /// Opens `a` and `b` as they are found.
-fn open_a_and_b(bench: &Bench) -> Ran<Told> {
+fn open_a_and_b(bench: &Bench) -> Ran<Outcome> {
     open(bench, &mut bench.subject("a", "b"), &bench.state("b"))
 }
 
 /// The destination was looked at and stood there before.
-const FOUND: Told = Ok((true, false, false));
+const FOUND: Outcome = Ok((true, false, false));
 /// It was made.
-const MADE: Told = Ok((true, true, false));
+const MADE: Outcome = Ok((true, true, false));
 
 const REPLACED: &str = "as it was replaced while being copied";
 

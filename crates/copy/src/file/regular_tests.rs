@@ -234,7 +234,7 @@ fn a_source_that_shrinks_leaves_nothing_of_its_first_attempt() {
 }
 
 #[test]
-fn digests_are_told_of_files_that_have_their_names() {
+fn digests_are_reported_of_files_that_have_their_names() {
     let plan = Plan { checksum: Some(Checksum::Md5), ..Plan::default() };
     for atomic in [false, true] {
         let bench = Bench::new(Plan { atomic, ..plan.clone() }).source("a", "new");

@@ -178,7 +178,7 @@ fn who_comes_to_a_waiting_name_finds_it() {
 }
 
 #[test]
-fn a_digest_is_told_of_files_that_have_their_names() {
+fn a_digest_is_reported_of_files_that_have_their_names() {
     let mut bench = bench();
     let checked = || Checked { digest: Some("abc".into()), ..Checked::default() };
     name_all(&bench, [Ready { checked: checked(), ..ready(&bench, "a", "new") }]).says(&["digest of a: abc"]);

@@ -158,7 +158,7 @@ fn a_panic_ends_all_threads_and_the_job() {
         bench.before_data = Some(Box::new(|_| panic!("as if something had happened that cannot be")));
         let transport = Silent::new(0, true);
         let ended = catch_unwind(AssertUnwindSafe(|| run_as(&bench, Some(&transport))));
-        assert!(ended.is_err(), "nobody is told");
+        assert!(ended.is_err(), "nothing is reported");
         assert!(bench.cancel.is_cancelled(), "the other threads go on");
         assert!(transport.gave_up.load(Ordering::Relaxed), "the other processes wait for this one");
     }

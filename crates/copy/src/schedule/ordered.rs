@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    fn told(names: &Names) -> Vec<String> {
+    fn reported(names: &Names) -> Vec<String> {
         names.0.lock().iter().map(|path| path.display().to_string()).collect()
     }
 
@@ -267,15 +267,15 @@ mod tests {
         say(&third, "e");
         say(&second, "c");
         say(&first, "a");
-        assert_eq!(told(&names), ["a"]);
+        assert_eq!(reported(&names), ["a"]);
         ordered.close(second, &names);
         say(&first, "b");
-        assert_eq!(told(&names), ["a", "b"]);
+        assert_eq!(reported(&names), ["a", "b"]);
         say(&third, "f");
         ordered.close(first, &names);
-        assert_eq!(told(&names), ["a", "b", "c", "e", "f"]);
+        assert_eq!(reported(&names), ["a", "b", "c", "e", "f"]);
         say(&third, "g");
-        assert_eq!(told(&names).last().map(String::as_str), Some("g"), "the last segment is live now");
+        assert_eq!(reported(&names).last().map(String::as_str), Some("g"), "the last segment is live now");
         assert_eq!(ordered.held.load(Ordering::Relaxed), 0);
     }
 
@@ -301,9 +301,9 @@ mod tests {
         ordered.close(at, &names);
         ordered.close(first, &names);
         let expected = (0..1000).rev().map(|number| number.to_string());
-        let told = told(&names);
-        assert_eq!(told[..1000], ["in order"; 1000]);
-        assert!(told[1000..].iter().cloned().eq(expected));
+        let reported = reported(&names);
+        assert_eq!(reported[..1000], ["in order"; 1000]);
+        assert!(reported[1000..].iter().cloned().eq(expected));
     }
 
     #[test]

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn each_parent_that_is_made_is_told() {
+    fn each_parent_that_is_made_is_reported() {
         let bench = bench();
         fs::create_dir_all(copy_of(&bench, "one")).unwrap();
         let ran = copy(&bench);

@@ -73,7 +73,7 @@ fn give(bench: &Bench, change: impl FnOnce(&mut WorkUnit)) -> Given {
         let Some(Task::WorkUnit(0, mut unit)) = work_for(&second, &ends[1]) else { panic!("names are given") };
         change(&mut unit);
         let other = among(bench, &second, |walker| do_task(walker, Task::WorkUnit(0, unit)));
-        let answer = work_for(&first, &ends[0]).expect("the first one is told");
+        let answer = work_for(&first, &ends[0]).expect("the first one gets an answer");
         do_task(walker, answer);
         (before, finished, other)
     });

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn planned_entries_are_told_from_all_others() {
+    fn planned_entries_are_distinguished_from_all_others() {
         assert!(is_planned(inode(Kind::Directory, false).id) && is_planned(inode(Kind::Fifo, true).id));
         assert!(!is_planned(Inode::of(nowhere().unwrap().as_fd()).unwrap().id));
     }

@@ -323,7 +323,7 @@ fn nobody_waits_any_more_after_a_panic() {
 }
 
 #[test]
-fn a_thread_that_would_wait_for_itself_is_told_so() {
+fn a_thread_that_would_wait_for_itself_gets_an_error() {
     let (_dir, top) = scene();
     let table = LinkTable::default();
     assert!(matches!(table.claim(source(1), || made(&top, "a")).unwrap(), Claim::First));

@@ -24,7 +24,7 @@ pub fn stands(request: &Request<'_>) -> bool {
 }
 
 /// Whether that is certain of two entries that are not open: the objects of the request are the directories that they are in, on
-/// the same filesystems, and these are their names. A file without extended attributes is told by one call.
+/// the same filesystems, and these are their names. A file without extended attributes is recognized by one call.
 pub fn stands_unopened(request: &Request<'_>, names: [&OsStr; 2]) -> bool {
     let sides = [request.source, request.dest];
     let is_bare = || {

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_that_differs_tells_two_files_apart() {
+    fn one_byte_that_differs_makes_two_files() {
         let same = vec![7; 2 * PIECE + 3];
         let mut other = same.clone();
         other[2 * PIECE + 2] = 8;

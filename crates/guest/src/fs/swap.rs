@@ -61,14 +61,14 @@ impl FreeMap for Swap {
 
 /// Whether a hibernated system left its memory in the region. It goes on where it stopped: all that it had mounted is
 /// newer in its memory than on the disk, and its other swap areas are in use. (One that sleeps in a swap file is seen by
-/// whoever reads that, with [`tells_of_sleep`]; one on another disk is not.)
+/// whoever reads that, with [`is_hibernated`]; one on another disk is not.)
 pub(crate) fn is_asleep(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(signatures(region)?.iter().any(|(_, kind)| *kind == Kind::Asleep))
 }
 
 /// Whether the last [`LEN`] bytes of a page are what a hibernated system leaves at the end of the first page of a swap
 /// area: also one in a file of some filesystem, for which nobody can look by its place.
-pub fn tells_of_sleep(signature: &[u8]) -> bool {
+pub fn is_hibernated(signature: &[u8]) -> bool {
     ASLEEP.iter().any(|asleep| signature.starts_with(asleep))
 }
 
@@ -80,7 +80,7 @@ fn signatures(region: &View<'_>) -> Result<Vec<(u64, Kind)>, Refusal> {
         let kind = match signature.as_slice() {
             CURRENT => Kind::Current,
             OLD => Kind::Old,
-            other if tells_of_sleep(other) => Kind::Asleep,
+            other if is_hibernated(other) => Kind::Asleep,
             _ => continue,
         };
         found.push((page, kind));
@@ -88,7 +88,7 @@ fn signatures(region: &View<'_>) -> Result<Vec<(u64, Kind)>, Refusal> {
     // TuxOnIce also overwrites the beginning of the header.
     if let (Some((page, _)), true) = (found.first().copied(), region.size() >= KEPT.min(4096)) {
         let start = region.read(0, LEN)?;
-        if tells_of_sleep(&start) {
+        if is_hibernated(&start) {
             found.push((page, Kind::Asleep));
         }
     }

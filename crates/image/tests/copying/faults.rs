@@ -112,7 +112,7 @@ fn fill_up(dir: &Path) {
 }
 
 #[test]
-fn a_direct_side_that_is_not_to_be_had_is_told_and_copied_through_the_page_cache() {
+fn a_direct_side_that_is_not_to_be_had_is_reported_and_copied_through_the_page_cache() {
     #[derive(Debug)]
     struct Indirect;
     impl Kernel for Indirect {
@@ -122,12 +122,12 @@ fn a_direct_side_that_is_not_to_be_had_is_told_and_copied_through_the_page_cache
     }
     let dir = temp_dir();
     let image = Image::new(dir.path().join("image"), 100_001, 9000, &mut Noise::new(31));
-    let told = std::sync::Mutex::new(Vec::new());
+    let paths = std::sync::Mutex::new(Vec::new());
     let run = Run {
         kernel: Arc::new(Indirect),
         attack: Box::new(|event, _| {
             if let haul_image::Event::NotDirect(path) = event {
-                told.lock().unwrap().push(path.to_path_buf());
+                paths.lock().unwrap().push(path.to_path_buf());
             }
         }),
         ..Run::default()
@@ -135,7 +135,7 @@ fn a_direct_side_that_is_not_to_be_had_is_told_and_copied_through_the_page_cache
     let run = Run { options: Options { direct: true, mode: Mode::Copy, ..run.options }, ..run };
     run.copy(&image.path, &dir.path().join("copy")).unwrap();
     crate::harness::assert_holds(&dir.path().join("copy"), &image.bytes, "indirect");
-    assert_eq!(*told.lock().unwrap(), [image.path, dir.path().join("copy")]);
+    assert_eq!(*paths.lock().unwrap(), [image.path, dir.path().join("copy")]);
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn reports_go_on_while_maps_are_read() {
 
     let dir = temp_dir();
     let image = Image::new(dir.path().join("image"), 100_000, 9000, &mut Noise::new(9));
-    let (told, mapped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (seconds, mapped) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let run = Run {
         witnessed: vec![(0, 4096)],
         kernel: Arc::new(Slow::default()),
         attack: Box::new(|event, _| match event {
-            Event::Second(_) => drop(told.fetch_add(1, Ordering::SeqCst)),
-            Event::Mapped(_) => mapped.store(told.load(Ordering::SeqCst), Ordering::SeqCst),
+            Event::Second(_) => drop(seconds.fetch_add(1, Ordering::SeqCst)),
+            Event::Mapped(_) => mapped.store(seconds.load(Ordering::SeqCst), Ordering::SeqCst),
             _ => {}
         }),
         ..Run::default()

@@ -17,7 +17,7 @@ use haul_image::{
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::guest::Noise;
 
-/// What happens to the image and the copy when something is told.
+/// What happens to the image and the copy at an event.
 pub type Attack<'a> = Box<dyn Fn(&Event<'_>, &Run<'_>) + Sync + 'a>;
 
 /// Everything that a test may want to set. Whether the image is in use is asked

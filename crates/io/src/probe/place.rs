@@ -60,17 +60,17 @@ fn node_of(path: &Path) -> Option<DeviceNumber> {
     (inode.kind == Kind::BlockDevice).then_some(inode.node)
 }
 
-/// As the kernel tells it (Linux 6.9), or as udev has found it.
+/// As the kernel reports it (Linux 6.9), or as udev has found it.
 fn uuid(file: BorrowedFd<'_>, node: Option<DeviceNumber>) -> Option<String> {
-    let told = match haul_sys::filesystem::uuid(file) {
+    let uuid = match haul_sys::filesystem::uuid(file) {
         // Held by O_PATH, as directories may be.
         Err(Errno::BADF) => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             openat(file, ".", flags, Mode::empty()).and_then(|opened| haul_sys::filesystem::uuid(opened.as_fd()))
         }
-        told => told,
+        answer => answer,
     };
-    match told {
+    match uuid {
         Ok(bytes) if bytes.iter().any(|byte| *byte != 0) => Some(hexadecimal(&bytes)),
         _ => udev_uuid(Path::new("/dev/disk/by-uuid"), node?),
     }

@@ -38,7 +38,7 @@ fn headed(text: &str) -> String {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_line_and_key() {
+fn every_mistake_is_reported_with_its_line_and_key() {
     let place = "[[place]]\nfilesystem = \"ext4\"\nid = \"x\"\n";
     let files = format!("{place}[[place.files]]\nsize = \"small\"\n");
     let stripes = format!("{place}[[place.stripes]]\n");

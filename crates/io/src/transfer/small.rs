@@ -151,7 +151,7 @@ mod tests {
         for size in [0, 1, 4095, 4096, 4097, BUFFER - 1] {
             assert!(copy(&Linux, size, size) == Some(bytes(size)), "{size} bytes");
         }
-        assert_eq!(copy(&Linux, BUFFER, BUFFER), None, "whether it ends there could not be told");
+        assert_eq!(copy(&Linux, BUFFER, BUFFER), None, "whether it ends there is not known");
     }
 
     #[test]

@@ -367,7 +367,7 @@ fn a_page_that_cannot_be_mapped_in_is_read_or_its_error_reported() {
     }
 }
 
-/// Direct requests are answered with EINVAL after some bytes, as by a device with stricter rules than it told.
+/// Direct requests are answered with EINVAL after some bytes, as by a device with stricter rules than it reported.
 #[derive(Debug)]
 struct Strict {
     reads_after: u64,

@@ -30,7 +30,7 @@ fn a_full_filesystem_is_a_failure_and_what_is_counted_is_there() {
             let outcome = run(&mut *engine(name), job(&source(&a), &dest(&b), 0, 9 * MIB));
             let End::Failed(failure) = outcome.end else { panic!("{name} on {}: {outcome:?}", place.name) };
             assert_eq!(failure.errno, Errno::NOSPC, "{name} on {}", place.name);
-            // Who leaves it to the filesystem how is not told which side it was.
+            // Who leaves the choice to the filesystem does not learn which side it was.
             let on = if name.caps().shares == Shares::Never { FailedOn::Write } else { FailedOn::Copy };
             assert_eq!(failure.on, on, "{name} on {}", place.name);
             let moved = outcome.moved.total() as usize;
@@ -106,7 +106,7 @@ fn limited_child() {
         let outcome = run(&mut *engine(name), job(&source(dir.join("a")), &dest(&b), 0, MIB));
         match outcome.end {
             End::Failed(failure) => assert_eq!(failure.errno, Errno::FBIG, "{name}"),
-            // FICLONE calls it EINVAL; who goes on from there is told the reason.
+            // FICLONE calls it EINVAL; who goes on from there gets the reason.
             End::Refused(Refusal::Unsupported(Errno::INVAL)) if name.caps().needs == Needs::SharedExtents => {}
             // What it needs may not be there.
             End::Refused(_) if matches!(name.caps().needs, Needs::Direct | Needs::DirectDest | Needs::Dontcache) => {}

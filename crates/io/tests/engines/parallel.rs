@@ -22,7 +22,7 @@ use crate::places::Places;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Adds up what it is told, and says no from the n-th question on.
+/// Adds up what is reported, and says no from the n-th question on.
 struct Witness {
     at: AtomicU64,
     total: Mutex<Moved>,

@@ -27,11 +27,11 @@ const TUNING: Tuning = Tuning { buffer_size: Some(BLOCK as usize), depth: Some(D
 enum Answer {
     /// What the kernel makes of it.
     Pass,
-    /// The same, but told only when nothing else is in flight.
+    /// The same, but completed only when nothing else is in flight.
     Late,
     /// This, and nothing is done.
     Say(Result<usize, Errno>),
-    /// This, told only when nothing else is in flight.
+    /// This, completed only when nothing else is in flight.
     SayLate(Result<usize, Errno>),
     /// There is no room in the queue.
     Full,
@@ -89,11 +89,11 @@ struct ScriptedQueue {
     waits: usize,
     /// Slots that the real queue works on.
     at_work: HashSet<usize>,
-    /// Those of them that are told late.
+    /// Those of them that complete late.
     late: HashSet<usize>,
-    /// Completions to be told late.
+    /// Completions to be handed out late.
     held: Vec<Completion>,
-    /// Completions to be told at once.
+    /// Completions to be handed out at once.
     made_up: Vec<Completion>,
 }
 
@@ -108,7 +108,7 @@ impl ScriptedQueue {
         self.at_work.len() + self.held.len() + self.made_up.len()
     }
 
-    fn is_told_later(&self, slot: usize) -> bool {
+    fn completes_late(&self, slot: usize) -> bool {
         self.held.iter().chain(&self.made_up).any(|completion| completion.slot == slot)
     }
 }
@@ -135,11 +135,11 @@ impl Queue for ScriptedQueue {
     }
 
     fn buffer(&mut self, slot: usize) -> Result<&mut [u8], Errno> {
-        if self.is_told_later(slot) { Err(Errno::BUSY) } else { self.inner.buffer(slot) }
+        if self.completes_late(slot) { Err(Errno::BUSY) } else { self.inner.buffer(slot) }
     }
 
     fn push(&mut self, request: &Request) -> Result<(), Errno> {
-        assert!(!self.is_told_later(request.slot), "one request at a time in a slot");
+        assert!(!self.completes_late(request.slot), "one request at a time in a slot");
         let slot = request.slot;
         match (self.script)(request) {
             Answer::Full => return Err(Errno::AGAIN),
@@ -173,9 +173,9 @@ impl Queue for ScriptedQueue {
             done.append(&mut self.held);
             return Ok(());
         }
-        let mut told = Vec::new();
-        self.inner.wait(&mut told)?;
-        for completion in told {
+        let mut completions = Vec::new();
+        self.inner.wait(&mut completions)?;
+        for completion in completions {
             self.at_work.remove(&completion.slot);
             let late = self.late.remove(&completion.slot);
             (if late { &mut self.held } else { &mut *done }).push(completion);
@@ -253,7 +253,7 @@ fn a_final_error_midway_leaves_the_exact_prefix_and_nothing_in_flight() {
 }
 
 #[test]
-fn of_two_errors_the_earlier_place_counts_whichever_is_told_first() {
+fn of_two_errors_the_earlier_place_counts_whichever_completes_first() {
     everywhere(|name, place| {
         let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
@@ -578,7 +578,7 @@ fn memory_and_requests_in_flight_are_bounded_and_used() {
         for (buffer_size, depth) in [(None, None), (Some(1 << 30), Some(1000)), (Some(1), Some(1000)), (None, Some(2))]
         {
             let log = Arc::new(Log::default());
-            // Reads are told late, so that they pile up as far as they may.
+            // Reads complete late, so that they pile up as far as they may.
             let script = |request: &Request| if request.write { Answer::Pass } else { Answer::Late };
             let kernel = Scripted { script: Arc::new(script), log: Arc::clone(&log), broken: None };
             let mut engine = make_on(Arc::new(kernel), name, &Tuning { buffer_size, depth, ..Tuning::default() });

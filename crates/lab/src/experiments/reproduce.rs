@@ -24,7 +24,7 @@ impl Default for Request {
     }
 }
 
-/// With less nothing could be told from noise.
+/// With less nothing would stand out from noise.
 const LEAST_TIME: Duration = Duration::from_secs(60);
 const LEAST_SPACE: u64 = 512 * MIB;
 

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_tells_its_times_and_bytes() {
+    fn a_copy_reports_its_times_and_bytes() {
         let dir = haul_testbed::temp_dir();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("tree")).unwrap();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_faster_slower_and_neither_is_told_and_what_only_one_has() {
+    fn what_is_faster_slower_and_neither_is_reported_and_what_only_one_has() {
         let old = with(&[("a", 2.0), ("b", 1.0), ("c", 1.0), ("gone", 1.0)]);
         let new = with(&[("a", 1.0), ("b", 2.0), ("c", 1.001), ("added", 1.0)]);
         let view = view(&old, &new).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_told() {
+    fn other_machines_are_reported() {
         let (old, mut new) = (with(&[("a", 2.0)]), with(&[("a", 1.0)]));
         new.environment.kernel = "6.13".to_owned();
         assert_eq!(view(&old, &new).unwrap().warnings, ["Not only the copiers may differ: kernel 6.13 and not 6.12."]);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_told_without_its_colour() {
+    fn the_best_is_marked_without_its_colour() {
         let cell = Cell::figure(1.0, "1.00 (0.90 to 1.10)").marked(Mark::Best);
         let tables = vec![Table::new("", "|>s", [vec![Cell::text("cp"), cell]])];
         let views = vec![View { tables, ..View::default() }];

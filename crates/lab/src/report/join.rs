@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn different_machines_and_places_are_told_and_kept_apart() {
+    fn different_machines_and_places_are_reported_and_kept_apart() {
         let files = vec![
             ("a".to_owned(), results("in-kernel", "6.1", "ext4")),
             ("b".to_owned(), results("in-kernel", "6.12", "xfs")),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_unit_that_suits_them() {
+    fn times_are_shown_in_the_unit_that_suits_them() {
         let words = [5, 99, 100, 3599, 7260].map(|seconds| in_words(Duration::from_secs(seconds)));
         assert_eq!(words, ["5 s", "99 s", "2 min", "60 min", "2 h 1 min"]);
     }

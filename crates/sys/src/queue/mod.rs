@@ -97,7 +97,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_queue_reads_and_writes_at_offsets_and_tells_short_counts() {
+    fn every_queue_reads_and_writes_at_offsets_and_reports_short_counts() {
         for kind in ALL {
             copies(&mut *make(kind).unwrap());
         }

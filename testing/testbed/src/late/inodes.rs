@@ -22,7 +22,7 @@ pub(super) const ROOT: u64 = 1;
 struct Held {
     /// Opened with `O_PATH`.
     fd: OwnedFd,
-    /// How often the kernel was told of it.
+    /// How often the kernel heard of it.
     lookups: u64,
     pending: Pending,
     view: Option<View>,

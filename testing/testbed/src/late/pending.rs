@@ -53,7 +53,7 @@ impl Pending {
         bytes
     }
 
-    /// Writes everything. What failed is not pending any more either: its error is told once.
+    /// Writes everything. What failed is not pending any more either: its error is reported once.
     pub(super) fn write(&mut self, file: &File) -> io::Result<()> {
         self.bytes = 0;
         std::mem::take(&mut self.writes).iter().try_for_each(|(offset, data)| file.write_all_at(data, *offset))

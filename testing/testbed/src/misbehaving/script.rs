@@ -72,7 +72,7 @@ pub enum Whence {
     Hole,
 }
 
-/// What the kernel is told of a file.
+/// What the kernel learns of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     /// Its inode number. The kernel believes each new answer.
@@ -86,7 +86,7 @@ pub struct Look {
 /// Answers a search by its offset and the file's size, both in bytes.
 pub type Search = fn(Whence, u64, u64) -> Result<u64, Errno>;
 
-/// Changes what the kernel is told. With it comes how often it was.
+/// Changes what the kernel learns. With it comes how often it was.
 pub type Lie = fn(&mut Look, u32);
 
 /// An entry of a directory, as it is listed.

@@ -263,7 +263,7 @@ impl Server {
 
     fn rename_entry(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: RenameFlags) -> Answer<()> {
         let bits = u64::from(flags.bits());
-        // What goes wrong may be told by either name.
+        // What goes wrong may be reported under either name.
         drop(self.stage.begin_in(On::Rename, from.0, from.1, bits..bits + 1)?);
         let mut state = self.stage.begin_in(On::Rename, to.0, to.1, bits..bits + 1)?;
         if flags.contains(RenameFlags::RENAME_EXCHANGE) {

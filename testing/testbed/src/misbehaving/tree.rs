@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// The inode of the root.
 pub(super) const ROOT: u64 = 1;
 
-/// The unit in which data and holes are told apart, in bytes.
+/// The unit in which data and holes are distinguished, in bytes.
 pub(super) const BLOCK: usize = 4096;
 
 /// What an inode is.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::haul;
-use crate::lab::{Disk, Found, Lab, Told};
+use crate::lab::{Disk, Found, Lab, Outcome};
 use crate::tool;
 
 /// How each of them is made and mounted.
@@ -90,7 +90,7 @@ impl Place {
     }
 
     /// Moves there. Whatever haul says, each file of the source is whole on one side, and what nothing took the place of stands.
-    fn moves(&self, how: &str, sources: &str, dest: &str, options: &str) -> Told {
+    fn moves(&self, how: &str, sources: &str, dest: &str, options: &str) -> Outcome {
         let [before, stood] = self.laid()?;
         let at = |name: &str| self.exact.join(name).display().to_string();
         let sources: Vec<String> = sources.split(' ').map(at).collect();
@@ -98,27 +98,27 @@ impl Place {
         let foreseen = haul::run(&format!("--dry-run {line}"))?;
         let untouched = [contents(&self.exact.join("source"))?, contents(&self.alike.join("dest"))?];
         if untouched != [before.clone(), stood] {
-            return Err(format!("the dry run has changed something: {}", foreseen.told()).into());
+            return Err(format!("the dry run has changed something: {}", foreseen.report()).into());
         }
         let run = haul::run(&line)?;
         let [stays, moved] = [contents_if_there(&self.exact.join("source"))?, contents(&self.alike.join("dest"))?];
         let lost: Vec<&String> =
             before.iter().filter(|text| !stays.contains(*text) && !moved.contains(*text)).collect();
         if !lost.is_empty() {
-            return Err(format!("lost: {lost:?}: {}", run.told()).into());
+            return Err(format!("lost: {lost:?}: {}", run.report()).into());
         }
         if !moved.iter().any(|text| text.contains(" extra ")) {
-            return Err(format!("the destination lacks what nothing replaced: {}", run.told()).into());
+            return Err(format!("the destination lacks what nothing replaced: {}", run.report()).into());
         }
         if !stays.is_empty() && !run.failed() {
-            return Err(format!("{} sources stay without an error: {}", stays.len(), run.told()).into());
+            return Err(format!("{} sources stay without an error: {}", stays.len(), run.report()).into());
         }
         Ok(Found::new(&run, format!("{} of {} moved, none lost", before.len() - stays.len(), before.len())))
     }
 
     /// Moves what has names that are alike out of two directories of the same filesystem into a third one: there it is renamed,
     /// or replaced.
-    fn moves_within(&self, options: &str) -> Told {
+    fn moves_within(&self, options: &str) -> Outcome {
         self.laid()?;
         let from = self.alike.join("from");
         tool::run(&format!("rm -rf {}", from.display()))?;
@@ -137,28 +137,28 @@ impl Place {
         let lost: Vec<&String> =
             before.iter().filter(|text| !stays.contains(*text) && !moved.contains(*text)).collect();
         if !lost.is_empty() {
-            return Err(format!("lost: {lost:?}: {}", run.told()).into());
+            return Err(format!("lost: {lost:?}: {}", run.report()).into());
         }
         if !stays.is_empty() && !run.failed() {
-            return Err(format!("{} sources stay without an error: {}", stays.len(), run.told()).into());
+            return Err(format!("{} sources stay without an error: {}", stays.len(), run.report()).into());
         }
         Ok(Found::new(&run, format!("{} of {} moved, none lost", before.len() - stays.len(), before.len())))
     }
 
     /// Another spelling of its name within one directory.
-    fn respelled(&self) -> Told {
+    fn respelled(&self) -> Outcome {
         self.laid()?;
         let [from, to] = ["dest/extra", "dest/EXTRA"].map(|name| self.alike.join(name));
         let run = haul::run(&format!("--move -T {} {}", from.display(), to.display()))?;
-        let there = fs::read_to_string(&from).map_err(|error| format!("lost: {error}: {}", run.told()))?;
+        let there = fs::read_to_string(&from).map_err(|error| format!("lost: {error}: {}", run.report()))?;
         match there.contains(" extra ") {
             true => Ok(Found::new(&run, format!("it is there: {}", run.said))),
-            false => Err(format!("other contents: {there:?}: {}", run.told()).into()),
+            false => Err(format!("other contents: {there:?}: {}", run.report()).into()),
         }
     }
 
     /// A mirror there removes nothing, and says so.
-    fn deletes(&self, options: &str) -> Told {
+    fn deletes(&self, options: &str) -> Outcome {
         self.laid()?;
         let line = format!(
             "-rT --delete {options} {} {}",
@@ -169,8 +169,8 @@ impl Place {
         run.must_say(&["names that differ in upper and lower case may be one name there"])?;
         let now = contents(&self.alike.join("dest"))?;
         match now.iter().any(|text| text.contains(" extra ")) {
-            true => Ok(Found::new(&run, format!("told, nothing removed: {} files there", now.len()))),
-            false => Err(format!("something was removed: {}", run.told()).into()),
+            true => Ok(Found::new(&run, format!("warned, nothing removed: {} files there", now.len()))),
+            false => Err(format!("something was removed: {}", run.report()).into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::haul;
-use crate::lab::{Found, Lab, Told};
+use crate::lab::{Found, Lab, Outcome};
 use crate::tool;
 use crate::tree::{self, Keeps};
 
@@ -79,18 +79,18 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
 }
 
 /// A share of the same files, of which Samba says that an archive has them: they are not read, and directories are made.
-fn offline(source: &Path) -> Told {
+fn offline(source: &Path) -> Outcome {
     let archive = "/tmp/guest/archive";
     mount("archive", "hard", archive)?;
     let copy = source.with_file_name("offline");
     let copied = |run: &haul::Run| (run.files("offline") > 0, run.files("regular"));
     let left = haul::right(&format!("{OPTIONS} --skip-offline -T {archive}/tree/a {}", copy.display()))?;
     if copied(&left) != (true, 0) {
-        return Err(format!("they were not left out: {}", left.told()).into());
+        return Err(format!("they were not left out: {}", left.report()).into());
     }
     let one = haul::right(&format!("--skip-offline {archive}/tree/a/file-4 {}", copy.display()))?;
     if one.files("offline") != 1 || copy.join("file-4").exists() {
-        return Err(format!("one was not left out: {}", one.told()).into());
+        return Err(format!("one was not left out: {}", one.report()).into());
     }
     let there = haul::right(&format!("{OPTIONS} --skip-offline -T {CLIENT}/tree/a {}", copy.display()))?;
     tree::same(&source.join("a"), &copy, KEEPS)?;
@@ -99,7 +99,7 @@ fn offline(source: &Path) -> Told {
 }
 
 /// The server is gone during a copy, and comes back.
-fn killed(source: &Path) -> Told {
+fn killed(source: &Path) -> Outcome {
     let bytes = haul_testbed::guest::Noise::new(9).bytes(24 << 20);
     let large = source.with_file_name("large");
     fs::write(&large, bytes).map_err(|error| error.to_string())?;
@@ -111,7 +111,7 @@ fn killed(source: &Path) -> Told {
     tool::until("the copy begins", || name.exists() || copy.ended())?;
     stop()?;
     if copy.ended() {
-        return Err(format!("it ended before the server did: {}", copy.finish()?.told()).into());
+        return Err(format!("it ended before the server did: {}", copy.finish()?.report()).into());
     }
     fs::write(control, "limit=0\n").map_err(|error| error.to_string())?;
     serve()?;
@@ -119,7 +119,7 @@ fn killed(source: &Path) -> Told {
     let equal = tool::run(&format!("cmp {} {EXPORTED}/killed", large.display())).is_ok();
     match (run.failed(), equal) {
         (false, true) => Ok(Found::new(&run, "went on, equal")),
-        (false, false) => Err(format!("status 0, and not equal: {}", run.told()).into()),
+        (false, false) => Err(format!("status 0, and not equal: {}", run.report()).into()),
         (true, _) => {
             run.must_say(&["killed"])?;
             let left = fs::metadata(&name).map_or("no file".to_owned(), |meta| format!("{} bytes", meta.len()));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::lab::{Found, Lab, Told, Trouble};
+use crate::lab::{Found, Lab, Outcome, Trouble};
 use crate::network::on;
 use crate::served::{SERVED, SHARED};
 use crate::tool;
@@ -46,7 +46,7 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
 }
 
 /// Copies by this line, and wants so many times the bytes of the large file to be read from the server.
-fn copied(line: &str, wanted: std::ops::Range<f64>) -> Told {
+fn copied(line: &str, wanted: std::ops::Range<f64>) -> Outcome {
     // Cold, and read from nowhere but the server.
     let forget = "sync; echo 3 > /proc/sys/vm/drop_caches";
     tool::finish("drop caches", tool::command("bash").args(["-c", forget]))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use haul_testbed::guest::Noise;
 
 use crate::haul::{self, Run};
-use crate::lab::{Disk, Found, Lab, Told};
+use crate::lab::{Disk, Found, Lab, Outcome};
 use crate::tool;
 use crate::tree::{self, ALL};
 
@@ -44,7 +44,7 @@ pub fn reading(lab: &mut Lab) -> Result<(), String> {
 }
 
 /// Everything but the file that cannot be read is copied, and that one is named.
-fn read_error(source: &Path, copy: &Path, options: &str) -> Told {
+fn read_error(source: &Path, copy: &Path, options: &str) -> Outcome {
     tree::forget_cache()?;
     let run = haul::run(&format!("-a {options} -T {} {}", source.display(), copy.display()))?;
     run.must_say(&[LARGE, "Input/output error"])?;
@@ -54,7 +54,7 @@ fn read_error(source: &Path, copy: &Path, options: &str) -> Told {
         copy.display()
     ))?;
     if copy.join(LARGE).exists() {
-        return Err(format!("it is there: {}", run.told()).into());
+        return Err(format!("it is there: {}", run.report()).into());
     }
     tool::run(&format!("rm -r {}", copy.display()))?;
     Ok(Found::new(&run, format!("named, the others equal: {}", run.said)))
@@ -104,7 +104,7 @@ impl Target {
     }
 
     /// Copies while it fails; then the device works again, and the copies are looked at.
-    fn play(&mut self, from: u64, words: &str, options: &str, judge: impl Fn(&Run, &Path) -> Told) -> Told {
+    fn play(&mut self, from: u64, words: &str, options: &str, judge: impl Fn(&Run, &Path) -> Outcome) -> Outcome {
         self.reset()?;
         let at = self.disk.mount("ext4")?;
         self.fails(from, words)?;
@@ -113,9 +113,9 @@ impl Target {
         tool::run(&format!("umount {}", at.display()))?;
         tree::forget_cache()?;
         self.disk.mount("ext4")?;
-        let told = judge(&run, &at.join("tree"));
+        let outcome = judge(&run, &at.join("tree"));
         tool::run(&format!("umount {}", at.display()))?;
-        told
+        outcome
     }
 }
 
@@ -123,19 +123,20 @@ impl Target {
 pub fn writing(lab: &mut Lab) -> Result<(), String> {
     let mut target = Target::new(lab)?;
     let (source, data) = (target.source.clone(), target.first_data);
-    let status_1 = |run: &Run| if run.failed() { Ok(()) } else { Err(format!("not told: {}", run.told())) };
+    let status_1 =
+        |run: &Run| if run.failed() { Ok(()) } else { Err(format!("no error was reported: {}", run.report())) };
     let short = |run: &Run| run.said.chars().take(160).collect::<String>();
-    let whole_or_absent = |run: &Run, copy: &Path| -> Told {
+    let whole_or_absent = |run: &Run, copy: &Path| -> Outcome {
         status_1(run)?;
         let (whole, absent) = judge(&source, copy, "")?;
-        Ok(Found::new(run, format!("told; {whole} files whole, {absent} absent: {}", short(run))))
+        Ok(Found::new(run, format!("reported; {whole} files whole, {absent} absent: {}", short(run))))
     };
     for options in ["--durable=flush", "--durable=file", "--durable=file --jobs=1 --engine=direct"] {
         lab.check(&format!("no write works: {options}"), || {
-            // What stays under a name after a flush that failed is not promised to be whole; that it is told is.
+            // What stays under a name after a flush that failed is not promised to be whole; its report is.
             let judge = |run: &Run, copy: &Path| match options {
                 "--durable=flush" => {
-                    status_1(run).map_err(Into::into).map(|()| Found::new(run, format!("told: {}", short(run))))
+                    status_1(run).map_err(Into::into).map(|()| Found::new(run, format!("reported: {}", short(run))))
                 }
                 _ => whole_or_absent(run, copy),
             };
@@ -144,7 +145,7 @@ pub fn writing(lab: &mut Lab) -> Result<(), String> {
         lab.check(&format!("no write of data works: {options}"), || {
             let judge = |run: &Run, copy: &Path| match options {
                 "--durable=flush" => {
-                    status_1(run).map_err(Into::into).map(|()| Found::new(run, format!("told: {}", short(run))))
+                    status_1(run).map_err(Into::into).map(|()| Found::new(run, format!("reported: {}", short(run))))
                 }
                 _ => whole_or_absent(run, copy),
             };
@@ -224,22 +225,22 @@ impl Pool {
         Ok(Pool { thin, pool })
     }
 
-    fn play(&self, kind: &str, source: &Path, options: &str) -> Told {
+    fn play(&self, kind: &str, source: &Path, options: &str) -> Outcome {
         self.thin.format(kind)?;
         let at = self.thin.mount(kind)?;
         let run = haul::run(&format!("-a {options} -T {} {}/many", source.display(), at.display()))?;
         if !run.failed() {
             let status = tool::output(&format!("dmsetup status {}", self.pool))?;
-            return Err(format!("not told: {}; pool: {status}", run.told()).into());
+            return Err(format!("no error was reported: {}; pool: {status}", run.report()).into());
         }
         tree::forget_cache()?;
         tool::run(&format!("umount {}", at.display()))?;
         self.thin.mount(kind)?;
         let found = match options {
-            "--durable=flush" => "told".to_owned(),
+            "--durable=flush" => "reported".to_owned(),
             _ => {
-                let (whole, absent) = judge(source, &at.join("many"), &format!(": {}", run.told()))?;
-                format!("told; {whole} files whole, {absent} absent")
+                let (whole, absent) = judge(source, &at.join("many"), &format!(": {}", run.report()))?;
+                format!("reported; {whole} files whole, {absent} absent")
             }
         };
         let said: String = run.said.chars().take(200).collect();

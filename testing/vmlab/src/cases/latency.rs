@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::lab::{Found, Lab, Told};
+use crate::lab::{Found, Lab, Outcome};
 use crate::network::on;
 use crate::served::{KINDS, SERVED, SHARED};
 use crate::{tool, tree};
@@ -107,7 +107,7 @@ fn delay(micros: u32) -> Result<(), String> {
 }
 
 /// One row: the best of the rounds for each program, and how near haul's own choice is to its best.
-fn timed(lab: &mut Lab, work: &Work, micros: u32) -> Told {
+fn timed(lab: &mut Lab, work: &Work, micros: u32) -> Outcome {
     let (from, to) = (&work.source, &work.copy);
     let mut programs = vec![
         ("cp".to_owned(), format!("cp -a {from} {to}")),

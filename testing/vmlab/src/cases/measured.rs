@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::nfs;
-use crate::lab::{Found, Lab, Told};
+use crate::lab::{Found, Lab, Outcome};
 use crate::tool;
 
 /// `mapped-write` on a disk that is the same for every kernel.
@@ -48,15 +48,15 @@ fn in_kernel(lab: &mut Lab, kind: &str) -> Result<(), String> {
     let words = format!("in-kernel --cold --sizes={mib}M --runs={runs}");
     let Some(results) = measure(lab, &words, at) else { return Ok(()) };
     let size = f64::from(mib << 20);
-    let over_the_wire = |name: &str| -> Told {
+    let over_the_wire = |name: &str| -> Outcome {
         let run = last_run(&results, name)?;
         let asked = (run["COPY"] + run["CLONE"] == 0.0) && run["READ"] > 0.0 && run["WRITE"] > 0.0;
-        told(&run, asked && run["sent"] > size && run["received"] > size)
+        outcome_of(&run, asked && run["sent"] > size && run["received"] > size)
     };
-    let with_the_server = |name: &str, operation: &str| -> Told {
+    let with_the_server = |name: &str, operation: &str| -> Outcome {
         let run = last_run(&results, name)?;
         let asked = run[operation] > 0.0 && run["READ"] + run["WRITE"] == 0.0;
-        told(&run, asked && run["sent"] + run["received"] < size / 100.0)
+        outcome_of(&run, asked && run["sent"] + run["received"] < size / 100.0)
     };
     lab.check("read and write: twice over the wire", || over_the_wire("read-write"));
     lab.check("splice: twice over the wire", || over_the_wire("splice"));
@@ -76,13 +76,13 @@ fn last_run(results: &Value, name: &str) -> Result<BTreeMap<String, f64>, String
     let cases = results["sections"][0]["cases"].as_array().ok_or("it has no cases")?;
     let case = cases.iter().find(|case| case["competitor"] == name).ok_or_else(|| format!("{name} did not run"))?;
     let run = case["runs"].as_array().and_then(|runs| runs.last());
-    let told = run.and_then(|run| run["told"].as_object()).ok_or_else(|| format!("{name}: {}", case["outcome"]))?;
+    let counters = run.and_then(|run| run["told"].as_object()).ok_or_else(|| format!("{name}: {}", case["outcome"]))?;
     let counted = |(name, value): (&String, &Value)| Some((name.strip_prefix("nfs.")?.to_owned(), value.as_f64()?));
-    let counted: BTreeMap<String, f64> = told.iter().filter_map(counted).collect();
+    let counted: BTreeMap<String, f64> = counters.iter().filter_map(counted).collect();
     if counted.is_empty() { Err(format!("{name}: nothing was counted")) } else { Ok(counted) }
 }
 
-fn told(run: &BTreeMap<String, f64>, right: bool) -> Told {
+fn outcome_of(run: &BTreeMap<String, f64>, right: bool) -> Outcome {
     let words: Vec<String> = run.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let words = words.join(", ");
     if right { Ok(Found { found: words, ..Found::default() }) } else { Err(words.into()) }

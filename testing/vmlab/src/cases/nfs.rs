@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::haul;
-use crate::lab::{Found, Lab, Told};
+use crate::lab::{Found, Lab, Outcome};
 use crate::server::{OPTIONS, serve, start};
 use crate::tool;
 use crate::tree;
@@ -74,7 +74,7 @@ fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
 
 /// From one place of the server to another.
 fn within(lab: &mut Lab, source: &Path, shares: bool) {
-    let copy = |options: &str, name: &str, wanted: &[&str]| -> Told {
+    let copy = |options: &str, name: &str, wanted: &[&str]| -> Outcome {
         tree::forget_cache()?;
         let before = calls(Path::new(CLIENT))?;
         let run = haul::right(&format!("-a {options} -T {CLIENT}/tree {CLIENT}/{name}"))?;
@@ -86,7 +86,7 @@ fn within(lab: &mut Lab, source: &Path, shares: bool) {
         let said: Vec<String> =
             ["COPY", "CLONE", "READ", "WRITE", "SEEK"].iter().map(|name| format!("{name} {}", made(name))).collect();
         if let Some(missing) = wanted.iter().find(|name| made(name) == 0) {
-            return Err(format!("the server was sent no {missing}: {}; {}", said.join(", "), run.told()).into());
+            return Err(format!("the server was sent no {missing}: {}; {}", said.join(", "), run.report()).into());
         }
         let kib = tree::allocated(&Path::new(EXPORTED).join(name).join("sparse"))?;
         Ok(Found::new(&run, format!("equal; {}; sparse file: {kib} KiB", said.join(", "))))
@@ -151,12 +151,12 @@ fn begin(source: &Path, options: &str, to: &str, mounted: &str) -> Result<Waitin
     };
     tool::until("the copy begins", || begun() || copy.ended())?;
     if copy.ended() {
-        return Err(format!("it ended before anything was seen of it: {}", copy.finish()?.told()));
+        return Err(format!("it ended before anything was seen of it: {}", copy.finish()?.report()));
     }
     Ok(Waiting { copy, control })
 }
 
-fn restarted(source: &Path) -> Told {
+fn restarted(source: &Path) -> Outcome {
     let mut waiting = begin(source, "", "restarted", CLIENT)?;
     serve(0)?;
     if waiting.copy.ended() {
@@ -166,7 +166,7 @@ fn restarted(source: &Path) -> Told {
     serve(8)?;
     let run = waiting.copy.finish()?;
     if run.failed() || !run.said.is_empty() {
-        return Err(run.told().into());
+        return Err(run.report().into());
     }
     tree::forget_cache()?;
     for at in [EXPORTED, CLIENT] {
@@ -175,7 +175,7 @@ fn restarted(source: &Path) -> Told {
     Ok(Found::new(&run, "went on, equal"))
 }
 
-fn gone(source: &Path, options: &str) -> Told {
+fn gone(source: &Path, options: &str) -> Outcome {
     let soft = Path::new("/tmp/guest/soft");
     mount("soft,timeo=5,retrans=1", soft)?;
     let waiting = begin(source, options, "gone", "/tmp/guest/soft")?;
@@ -190,7 +190,7 @@ fn gone(source: &Path, options: &str) -> Told {
     let left = Path::new(EXPORTED).join("gone");
     let found = match fs::metadata(&left) {
         Err(_) => "no file has the name".to_owned(),
-        Ok(_) if options.contains("--atomic") => return Err(format!("a file is there: {}", run.told()).into()),
+        Ok(_) if options.contains("--atomic") => return Err(format!("a file is there: {}", run.report()).into()),
         Ok(meta) => format!("{} bytes stay under the name that the message has", meta.len()),
     };
     tool::run(&format!("rm -f {}", left.display()))?;

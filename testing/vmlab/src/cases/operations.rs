@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::nfs;
 use crate::haul;
-use crate::lab::{Found, Lab, Told};
+use crate::lab::{Found, Lab, Outcome};
 use crate::{tool, tree};
 
 /// How many files there are, and in how many directories.
@@ -53,7 +53,7 @@ fn plant(root: &Path) -> std::io::Result<()> {
 }
 
 /// How often a copy sets attributes of each file, in a directory that hands on nothing and in one that hands on an ACL.
-fn modes_are_set(source: &Path, shared: &Path) -> Told {
+fn modes_are_set(source: &Path, shared: &Path) -> Outcome {
     let of_copy = |to: &str| -> Result<f64, String> {
         let before = nfs::calls(shared)?;
         haul::right(&format!("-aT {} {}/{to}/copy", source.display(), shared.display()))?;
@@ -75,7 +75,7 @@ fn modes_are_set(source: &Path, shared: &Path) -> Told {
 
 /// A row with the operations that something needs for each file. It begins with nothing in the cache.
 fn counted(lab: &mut Lab, mount: &Path, name: &str, work: impl FnOnce() -> Result<(), String>) {
-    lab.check(name, || -> Told {
+    lab.check(name, || -> Outcome {
         tree::forget_cache()?;
         let before = nfs::calls(mount)?;
         work()?;

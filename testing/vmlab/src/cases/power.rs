@@ -38,8 +38,8 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
         tool::run(&format!("dmsetup remove --noudevsync {}", logged.name))?;
         lab.check(&format!("{kind}: power cuts of --durable=file"), || {
             let log = WriteLog::open_finished(&log.path())?;
-            let told = cuts(kind, &source, &log)?;
-            Ok(Found::new(&run, told))
+            let outcome = cuts(kind, &source, &log)?;
+            Ok(Found::new(&run, outcome))
         });
         for file in [IMAGE, CUT] {
             tool::run(&format!("rm -f {file}"))?;

@@ -80,7 +80,7 @@ fn engines(lab: &mut Lab, at: &Path) {
             let copy = at.join(name.as_str());
             let run = haul::run(&format!("-a --engine={name} -T {} {}", source.display(), copy.display()))?;
             if run.failed() {
-                return Err(run.told().into());
+                return Err(run.report().into());
             }
             tool::run(&format!(
                 "diff --recursive --no-dereference --exclude=fifo {} {}",

@@ -9,7 +9,7 @@ use haul_testbed::Child;
 use haul_testbed::guest::Noise;
 use serde_json::Value;
 
-use crate::lab::{Found, Lab, Told, Trouble};
+use crate::lab::{Found, Lab, Outcome, Trouble};
 use crate::network::{on, until_there};
 use crate::served::{KINDS, READY, SERVED, SHARED};
 use crate::tool;
@@ -207,7 +207,7 @@ fn grow(path: &str, seed: u64) -> Result<(), String> {
     on("server", &format!("haul-vmlab grow {seed} {SERVED}/{path}")).map(drop)
 }
 
-fn copied(job: &Job) -> Told {
+fn copied(job: &Job) -> Outcome {
     job.remove()?;
     if job.by == By::Mpich && !Path::new("/lab/haul-mpi-mpich").exists()
         || job.by == By::OpenMpi && !Path::new("/lab/haul-mpi").exists()
@@ -222,7 +222,7 @@ fn copied(job: &Job) -> Told {
 }
 
 /// One large file, of which the head's first rank gives parts away.
-fn one_file(by: By, kind: &str) -> Told {
+fn one_file(by: By, kind: &str) -> Outcome {
     on("server", &format!("mkdir -p {SERVED}/{kind}/alone"))?;
     on("server", &format!("dd if=/dev/urandom of={SERVED}/{kind}/alone/large bs=1M count=48 status=none"))?;
     // In a moment it would be over before anybody asks for work, and a clone is one call.
@@ -282,7 +282,7 @@ pub fn faults(lab: &mut Lab) -> Result<(), String> {
     Ok(())
 }
 
-fn client_killed(lab: &mut Lab, job: &Job) -> Told {
+fn client_killed(lab: &mut Lab, job: &Job) -> Outcome {
     job.remove()?;
     let mut begun = job.begin()?;
     job.until_begun(&mut begun)?;
@@ -302,7 +302,7 @@ fn client_killed(lab: &mut Lab, job: &Job) -> Told {
     Ok(Found { chose: String::new(), found: format!("completed in {:.0} s, equal", ended.seconds) })
 }
 
-fn server_killed(lab: &mut Lab, job: &Job) -> Told {
+fn server_killed(lab: &mut Lab, job: &Job) -> Outcome {
     job.remove()?;
     let mut begun = job.begin()?;
     job.until_begun(&mut begun)?;
@@ -315,7 +315,7 @@ fn server_killed(lab: &mut Lab, job: &Job) -> Told {
     Ok(Found { chose: String::new(), found: format!("went on, {:.0} s in all, equal", ended.seconds) })
 }
 
-fn cut(job: &Job) -> Told {
+fn cut(job: &Job) -> Outcome {
     job.remove()?;
     let mut begun = job.begin()?;
     job.until_begun(&mut begun)?;

@@ -22,7 +22,7 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
             tree::same(&source, &copy, ALL)?;
             tool::run(&format!("rm -r {}", copy.display()))?;
             if run.used("io-uring") != used {
-                return Err(run.told().into());
+                return Err(run.report().into());
             }
             let how =
                 tool::output(&format!("haul --explain --engine={engine} {0}/file-6 {0}/again", source.display()))?;

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_that_could_not_be_carried_out_is_told_from_other_ends() {
+    fn a_store_that_could_not_be_carried_out_is_distinguished_from_other_ends() {
         let here = Path::new("/proc");
         assert!(why_it_ended(Some(ExitStatus::from_raw(7)), here).starts_with("SIGBUS: below \"/proc\""));
         assert!(why_it_ended(Some(ExitStatus::from_raw(9)), here).contains("signal: 9"));

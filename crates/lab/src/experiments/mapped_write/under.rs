@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_the_write_back_is_told_from_who_does_not() {
+    fn who_waits_for_the_write_back_is_distinguished_from_who_does_not() {
         let measured = |stores: &[f64], rests: &[f64]| Measured {
             stores: stores.to_vec(),
             rests: rests.to_vec(),

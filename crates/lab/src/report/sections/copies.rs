@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_from_the_quickest_is_as_good_and_nobody_behind_one_that_can() {
+    fn what_does_not_differ_from_the_quickest_is_as_good_and_nobody_behind_one_that_does() {
         let section = with(&[
             ("third, and noisy", &[0.9, 1.6, 1.7]),
             ("quick", &[1.0, 1.01, 1.02]),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn doubts_that_follow_from_the_runs_are_told_without_having_been_noted() {
+    fn doubts_that_follow_from_the_runs_are_reported_without_having_been_noted() {
         let mut section = with(&[("a", &[1.0, 2.0, 1.0]), ("b", &timed(0.01))]);
         section.cases[1].outcome = Outcome::Unverified;
         let table = table(&section);

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_tells_the_bottleneck() {
+    fn who_waits_shows_the_bottleneck() {
         let of = |waits| measured(&[(true, true, 1.0)], Some(waits)).summary.join(" ");
         assert!(of((0.1, 2.0)).contains("the source is the bottleneck"));
         assert!(of((2.0, 0.1)).contains("the destination is the bottleneck"));

@@ -129,7 +129,7 @@ fn stores_that_wait_for_the_write_back_are_proof_by_themselves() {
 }
 
 #[test]
-fn a_slow_msync_is_told_from_a_slow_device() {
+fn a_slow_msync_is_distinguished_from_a_slow_device() {
     for (mapped, written, expected) in [
         (8.6e-3, 0.41e-3, "slow-msync"),
         (60e-3, 52e-3, "slow-device"),

@@ -81,7 +81,7 @@ fn heat_maps_are_in_mebibytes_a_second_against_write() {
 }
 
 #[test]
-fn the_side_of_the_published_figures_is_told() {
+fn the_side_of_the_published_figures_is_reported() {
     let agrees = |seconds: f64| {
         let published = viewed(&measured(seconds)).published.unwrap();
         assert!(published.table.rows.iter().all(|row| row.len() == published.table.columns.len()));
