@@ -128,6 +128,24 @@ fn a_backup_never_replaces_the_source() {
     });
 }
 
+/// cp loses it here.
+#[test]
+fn a_backup_never_replaces_a_source_that_has_another_name() {
+    sealed("backup is the source behind a link", |place| {
+        let scene = |work: &Path| {
+            lay(work, &["a", "a~", "d/a", "d/a~", "s/"])?;
+            symlink("a~", work.join("link"))?;
+            symlink("../d/a~", work.join("s/a"))
+        };
+        let calls = [&["-b", "-T", "link", "a"][..], &["-b", "--atomic", "-T", "link", "a"], &["-rLbT", "s", "d"]];
+        for argv in calls {
+            let done = place.play(Place::Memory, &scene, &Call::new(argv));
+            assert_eq!(done.status, "exit 1", "{argv:?}");
+            assert_eq!(done.before, done.after, "{argv:?}");
+        }
+    });
+}
+
 #[test]
 fn a_simple_backup_stands_beside_the_file_it_saves() {
     sealed("simple backup", |place| {

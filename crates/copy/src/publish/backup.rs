@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 
 use super::replace::make_or_replace;
@@ -147,22 +148,65 @@ fn increment(number: String) -> String {
     format!("1{}", String::from_utf8_lossy(&digits))
 }
 
-/// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix.
-pub(crate) fn would_destroy_source(
-    (source, source_inode): (Spot<'_>, &haul_sys::inode::Inode),
-    dest: Spot<'_>,
-    plan: &Plan,
-) -> bool {
+/// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix, or what has the
+/// name of the backup is the only name of the source. Another name may lead to that: a symbolic link, one that is cut since it is
+/// too long, one in other letters where a directory does not tell them apart.
+pub(crate) fn would_destroy_source((source, inode): (Spot<'_>, &Inode), dest: Spot<'_>, plan: &Plan) -> bool {
     let base = crate::walk::last_component(dest.name);
-    let mut name = base.to_owned();
-    name.push(&plan.backup_suffix);
-    crate::walk::last_component(source.name) == name
-        && dest.beside(&name, dest.path).inode_following().is_ok_and(|backup| backup.id == source_inode.id)
+    let mut suffixed = base.to_owned();
+    suffixed.push(&plan.backup_suffix);
+    let is_source = |found: Result<Inode, Errno>| found.is_ok_and(|found| found.id == inode.id);
+    let same_name = crate::walk::last_component(source.name) == suffixed;
+    if same_name && is_source(dest.beside(&suffixed, dest.path).inode_following()) {
+        return true;
+    }
+    let name = backup_name(dest, plan, None);
+    inode.links == 1 && name.is_ok_and(|(name, numbered)| !numbered && is_source(dest.beside(&name, dest.path).inode()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+
+    use haul_testbed::temp_dir;
+
     use super::*;
+
+    #[test]
+    fn a_backup_destroys_the_source_whatever_name_leads_to_it() {
+        let dir = temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        let long = "a".repeat(LONGEST - 1);
+        let (cut, longer) = (format!("{long}~"), format!("{long}x"));
+        for name in ["foo", "foo~", "linked", &cut, &longer] {
+            fs::write(at(name), name).unwrap();
+        }
+        symlink("foo~", at("to-foo~")).unwrap();
+        symlink("linked", at("to-linked")).unwrap();
+        fs::hard_link(at("linked"), at("bar~")).unwrap();
+        symlink("foo", at("link~")).unwrap();
+        fs::write(at("bar"), "bar").unwrap();
+        let parent = File::open(dir.path()).unwrap();
+        let plan = |backup| Plan { backup, backup_suffix: "~".into(), ..Plan::default() };
+        for (source, dest, backup, destroyed) in [
+            ("foo~", "foo", Backup::Simple, true),
+            ("to-foo~", "foo", Backup::Simple, true),
+            ("to-foo~", "foo", Backup::Existing, true),
+            (&cut, &longer, Backup::Simple, true),
+            ("foo~", "foo", Backup::Existing, true),
+            ("to-foo~", "foo", Backup::Numbered, false),
+            // Its other name stays, and so does what a link leads to.
+            ("to-linked", "bar", Backup::Simple, false),
+            ("foo", "link", Backup::Simple, false),
+            ("bar", "foo", Backup::Simple, false),
+        ] {
+            let [from, to] = [source, dest].map(|name| Spot::new(parent.as_fd(), name.as_ref(), name.as_ref()));
+            let inode = from.inode_following().unwrap();
+            let found = would_destroy_source((from, &inode), to, &plan(backup));
+            assert_eq!(found, destroyed, "{source} {dest} {backup:?}");
+        }
+    }
 
     #[test]
     fn numbers_of_any_length_are_counted_up() {
