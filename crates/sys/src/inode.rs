@@ -6,6 +6,10 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 
+/// In nanoseconds.
+const SECOND: i128 = 1_000_000_000;
+const HUNDREDTH: i128 = SECOND / 100;
+
 /// The identity of a file: device and inode together, never one of them alone.
 ///
 /// Inode numbers repeat between filesystems; a known copier compared them without the device and lost files.
@@ -162,19 +166,30 @@ impl Inode {
     }
 
     /// Whether the contents were last changed when those of `source` were, as precisely as the filesystem of this one keeps
-    /// times: it cuts what it cannot store. How precise it is, its time of change tells, which comes from the kernel's clock and
+    /// times: it cuts what it cannot store. How precise it is, its time of change shows, which comes from the kernel's clock and
     /// is cut in the same way.
     pub fn is_modified_as(&self, source: &Inode) -> bool {
-        /// The units that filesystems have, in nanoseconds: NTFS, UDF, some servers, exFAT, ext3, FAT.
-        const UNITS: [i128; 6] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000];
-        /// FAT keeps times of change in this one.
-        const OF_CHANGES: i128 = 10_000_000;
-        let nanoseconds = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
-        let [wanted, found, changed] = [source.modified, self.modified, self.changed].map(nanoseconds);
-        wanted == found
-            || UNITS.iter().any(|unit| {
-                wanted - wanted.rem_euclid(*unit) == found && changed.rem_euclid(OF_CHANGES.min(*unit)) == 0
-            })
+        /// The units that filesystems have, in nanoseconds: NTFS, UDF, some servers, exFAT, ext3.
+        const UNITS: [i128; 5] = [100, 1000, 1_000_000, HUNDREDTH, SECOND];
+        let is_cut_to = |unit: i128| {
+            let wanted = source.modified.nanoseconds();
+            wanted - wanted.rem_euclid(unit) == self.modified.nanoseconds()
+        };
+        let changed = self.changed.nanoseconds();
+        is_cut_to(1)
+            || UNITS.iter().any(|unit| is_cut_to(*unit) && changed.rem_euclid(*unit) == 0)
+            || is_cut_to(2 * SECOND) && self.is_on_fat()
+    }
+
+    /// Whether its times are those of FAT, of which that of the last change of the contents has an even second, and one has
+    /// hundredths of a second: before Linux 5.19 the time of change, since then the time of birth, and the time of change is that
+    /// of the contents. Where the hundredths happen to be zero this cannot be seen.
+    fn is_on_fat(&self) -> bool {
+        let has_hundredths = |time: Time| {
+            let time = time.nanoseconds();
+            time.rem_euclid(HUNDREDTH) == 0 && time.rem_euclid(SECOND) != 0
+        };
+        has_hundredths(self.changed) || (self.changed == self.modified && self.born.is_some_and(has_hundredths))
     }
 
     /// The attributes of a directory entry, of the link itself if it is one.
@@ -225,6 +240,13 @@ impl From<Statx> for Inode {
     }
 }
 
+impl Time {
+    /// Since 1970.
+    fn nanoseconds(self) -> i128 {
+        i128::from(self.seconds) * SECOND + i128::from(self.nanoseconds)
+    }
+}
+
 impl From<StatxTimestamp> for Time {
     fn from(time: StatxTimestamp) -> Time {
         Time { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
@@ -257,12 +279,15 @@ impl Kind {
 mod tests {
     use super::*;
 
+    type Parts = (i64, u32);
+
     /// Whether a copy with these times counts as modified when its source was.
-    fn is_modified_as(source: (i64, u32), copy: (i64, u32), changed: (i64, u32)) -> bool {
+    fn is_modified_as(source: Parts, copy: Parts, changed: Parts, born: Option<Parts>) -> bool {
         let time = |(seconds, nanoseconds)| Time { seconds, nanoseconds };
         let inode = Inode::just_made(DeviceNumber { major: 8, minor: 1 });
         let source = Inode { modified: time(source), ..inode };
-        Inode { modified: time(copy), changed: time(changed), ..inode }.is_modified_as(&source)
+        let (modified, changed, born) = (time(copy), time(changed), born.map(time));
+        Inode { modified, changed, born, ..inode }.is_modified_as(&source)
     }
 
     #[test]
@@ -274,17 +299,37 @@ mod tests {
             // What a filesystem could keep, it keeps.
             ((7, 5), (7, 0), precise, false),
             ((7, 5), (7, 0), (50, 0), true),
-            ((7, 5), (6, 0), (50, 10_000_000), true),
             ((7, 5), (6, 0), (50, 1_000), false),
+            // Whole seconds are no even ones.
+            ((7, 5), (6, 0), (50, 0), false),
             ((8, 5), (6, 0), (50, 0), false),
             ((7, 123_456_789), (7, 123_456_700), (50, 100), true),
             ((7, 123_456_789), (7, 123_456_700), precise, false),
             ((7, 123_456_789), (7, 120_000_000), (50, 10_000_000), true),
             // Before 1970, to the past as well.
-            ((-7, 5), (-8, 0), (50, 0), true),
+            ((-7, 5), (-7, 0), (50, 0), true),
             ((-7, 5), (-6, 0), (50, 0), false),
         ] {
-            assert_eq!(is_modified_as(source, copy, changed), same, "{source:?} {copy:?} {changed:?}");
+            assert_eq!(is_modified_as(source, copy, changed, None), same, "{source:?} {copy:?} {changed:?}");
+        }
+    }
+
+    #[test]
+    fn only_on_fat_are_times_cut_to_even_seconds() {
+        for (source, copy, changed, born, same) in [
+            // Until Linux 5.18.
+            ((7, 5), (6, 0), (50, 10_000_000), None, true),
+            ((7, 5), (5, 0), (50, 10_000_000), None, false),
+            ((-7, 5), (-8, 0), (50, 10_000_000), None, true),
+            // Since then.
+            ((7, 5), (6, 0), (6, 0), Some((40, 20_000_000)), true),
+            ((8, 5), (6, 0), (6, 0), Some((40, 20_000_000)), false),
+            // ext3, HFS+.
+            ((7, 5), (6, 0), (6, 0), None, false),
+            ((7, 5), (6, 0), (50, 0), Some((40, 0)), false),
+            ((7, 5), (6, 0), (6, 0), Some((6, 0)), false),
+        ] {
+            assert_eq!(is_modified_as(source, copy, changed, born), same, "{source:?} {copy:?} {changed:?} {born:?}");
         }
     }
 }
