@@ -288,6 +288,69 @@ fn names_of_one_file_become_names_of_one_file() {
 }
 
 #[test]
+fn sources_that_are_no_longer_one_file_get_files_of_their_own() {
+    for options in
+        [&["--mirror"][..], &["-aT", "--update=content"], &["--mirror", "--jobs=1"], &["--mirror", "--atomic"]]
+    {
+        let dir = temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("tree")).expect("a directory");
+        write(&at("tree/a"), "one file", 1_000_000_000);
+        for name in ["tree/b", "tree/c"] {
+            fs::hard_link(at("tree/a"), at(name)).expect("a link");
+        }
+        haul(dir.path(), &["-aT", "tree", "copy"]);
+        fs::remove_file(at("tree/b")).expect("it was there");
+        write(&at("tree/b"), "one file", 1_000_000_000);
+        fs::set_permissions(at("tree/b"), Permissions::from_mode(0o600)).expect("a mode");
+
+        let words: Vec<&str> = options.iter().copied().chain(["tree", "copy"]).collect();
+        haul(dir.path(), &words);
+        assert_eq!(state(&at("tree")), state(&at("copy")), "{options:?}");
+        let [a, b, c] = ["copy/a", "copy/b", "copy/c"].map(|name| fs::metadata(at(name)).expect("it is there").ino());
+        assert!(a == c && a != b, "{options:?}: {a} {b} {c}");
+        let before = changes(&at("copy"));
+        haul(dir.path(), &words);
+        assert_eq!(changes(&at("copy")), before, "{options:?}: a second run");
+    }
+}
+
+#[test]
+fn what_is_the_same_keeps_its_names_outside_of_the_copy() {
+    let dir = temp_dir();
+    scene(dir.path());
+    run("cp", dir.path(), &["-al", "copy", "yesterday"]);
+    change(dir.path());
+    haul(dir.path(), &["--mirror", "tree", "copy"]);
+    let inode = |name: &str| fs::metadata(dir.path().join(name)).expect("it is there").ino();
+    assert_eq!(inode("copy/same"), inode("yesterday/same"));
+    for name in ["longer", "touched"] {
+        let old = fs::read_to_string(dir.path().join("yesterday").join(name)).expect("it is there");
+        assert_eq!(old, format!("of {name}"));
+        assert_ne!(inode(&format!("copy/{name}")), inode(&format!("yesterday/{name}")));
+    }
+}
+
+#[test]
+fn no_copy_is_written_into_that_of_another_source() {
+    for (options, changed) in
+        [("--update=changed", "b"), ("--update=changed", "a"), ("--update=content", "b"), ("--delete", "b")]
+    {
+        let dir = temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("tree")).and_then(|()| fs::create_dir(at("copy"))).expect("directories");
+        for name in ["tree/a", "tree/b", "copy/a"] {
+            write(&at(name), "text", 1_000_000_000);
+        }
+        fs::hard_link(at("copy/a"), at("copy/b")).expect("a link");
+        write(&at("tree").join(changed), "news", 1_000_000_001);
+        haul(dir.path(), &["-rT", "--preserve=timestamps", options, "tree", "copy"]);
+        let text = |name: &str| fs::read_to_string(at(name)).expect("it is there");
+        assert_eq!(["copy/a", "copy/b"].map(text), ["tree/a", "tree/b"].map(text), "{options} {changed}");
+    }
+}
+
+#[test]
 fn what_is_copied_is_read_again_backed_up_and_replaced_as_elsewhere() {
     for kind in KINDS {
         let dir = changed_scene();

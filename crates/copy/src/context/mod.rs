@@ -3,6 +3,7 @@
 
 pub(crate) mod deletions;
 pub(crate) mod free_space;
+pub(crate) mod kept;
 pub(crate) mod name_queue;
 pub(crate) mod stays;
 pub(crate) mod striping;
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 
 use deletions::Deletions;
 use free_space::FreeSpaceGate;
+use kept::KeptCopies;
 use name_queue::NameQueue;
 use stays::Stays;
 use striping::StripedFilesystems;
@@ -99,6 +101,8 @@ pub(crate) struct Services {
     pub links: LinkTable,
     /// Sources that a move leaves where they are, whatever stands at the destination.
     pub stays: Stays,
+    /// Which source each existing file of several names was found to be the copy of, with `--update=changed` and `content`.
+    pub kept: KeptCopies,
     /// Which file each operand of a move was when it was looked at, by its number; none once it was renamed.
     pub operands: Mutex<BTreeMap<usize, Option<FileId>>>,
     /// Those that it has renamed, or is about to rename, where others go into the same directories.
@@ -144,6 +148,7 @@ impl Services {
         Services {
             links: LinkTable::default(),
             stays: Stays::default(),
+            kept: KeptCopies::default(),
             operands: Mutex::default(),
             renamed: Stays::default(),
             memory: PairMemory::new(),

@@ -12,8 +12,7 @@ use crate::links::{DestDir, LinkTable, Made, Source, duplicate};
 #[derive(Default)]
 pub(crate) struct Stays {
     table: LinkTable,
-    /// The directory of that file. The directories that were made are known by numbers of another table.
-    room: OnceLock<Arc<DestDir>>,
+    room: Room,
     /// One could not be noted.
     broken: AtomicBool,
 }
@@ -24,7 +23,7 @@ impl Stays {
     /// # Errors
     /// Why it could not be noted: then nothing is known of any source.
     pub fn note(&self, source: Source, near: &DestDir) -> Result<(), Errno> {
-        let noted = self.room(near).and_then(|room| {
+        let noted = self.room.near(near).and_then(|room| {
             let nothing = || Made { dir: Arc::clone(&room), name: OsString::new(), id: None };
             self.table.remember(source, nothing).map(drop)
         });
@@ -48,18 +47,25 @@ impl Stays {
         }
     }
 
-    fn room(&self, near: &DestDir) -> Result<Arc<DestDir>, Errno> {
-        if let Some(room) = self.room.get() {
-            return Ok(Arc::clone(room));
-        }
-        let room = DestDir::root_shown_as(Arc::new(duplicate(near.top()?)?), OsString::new())?;
-        Ok(Arc::clone(self.room.get_or_init(|| room)))
-    }
-
     /// A table that goes to its file at once.
     #[cfg(test)]
     pub fn without_memory() -> Stays {
         Stays { table: LinkTable::new(1), ..Stays::default() }
+    }
+}
+
+/// The directory of the file of a table. The directories that were made are known by numbers of another table.
+#[derive(Default)]
+pub(super) struct Room(OnceLock<Arc<DestDir>>);
+
+impl Room {
+    /// On the filesystem of the first directory that is asked for.
+    pub fn near(&self, dir: &DestDir) -> Result<Arc<DestDir>, Errno> {
+        if let Some(room) = self.0.get() {
+            return Ok(Arc::clone(room));
+        }
+        let room = DestDir::root_shown_as(Arc::new(duplicate(dir.top()?)?), OsString::new())?;
+        Ok(Arc::clone(self.0.get_or_init(|| room)))
     }
 }
 

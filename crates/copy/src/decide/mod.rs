@@ -35,6 +35,8 @@ pub(crate) struct Answers {
     pub identity: Option<Identity>,
     /// To [`Fact::BackupIsSource`].
     pub backup_is_source: Option<bool>,
+    /// To [`Fact::KeptForOther`].
+    pub kept_for_other: Option<bool>,
 }
 
 /// A fact that the decision depends on.
@@ -54,6 +56,9 @@ pub(crate) enum Fact {
     Identity,
     /// Is the source what the backup would be called?
     BackupIsSource,
+    /// Has another source found the same file at the destination, by another name of it, and left it as its copy? If not, this
+    /// one has.
+    KeptForOther,
 }
 
 /// What becomes of the destination.
@@ -148,11 +153,13 @@ fn decide_about_readable(source: &Source<'_>, existing: &Existing, answers: &Ans
 fn keep(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Option<Decision> {
     match compared(source.inode, &existing.target, answers, plan) {
         None => return Some(Decision::Ask(Fact::Contents)),
-        Some(reason) => {
-            if let Some(why) = up_to_date(reason) {
-                return Some(Decision::Keep(why));
-            }
-        }
+        Some(reason) => match (up_to_date(reason), answers.kept_for_other) {
+            (Some(Kept::Same), None) if existing.has_several_names() => return Some(Decision::Ask(Fact::KeptForOther)),
+            // Two sources are two files.
+            (Some(Kept::Same), Some(true)) => {}
+            (Some(why), _) => return Some(Decision::Keep(why)),
+            (None, _) => {}
+        },
     }
     match plan.overwrite {
         Overwrite::Replace => None,
@@ -171,6 +178,7 @@ pub(crate) fn reason(source: &Source<'_>, existing: &Existing, answers: &Answers
     let compared = compared(source.inode, &existing.target, answers, plan).unwrap_or(Reason::Any);
     match plan.overwrite {
         Overwrite::Skip | Overwrite::Refuse if up_to_date(compared).is_none() => Reason::Exists,
+        _ if answers.kept_for_other == Some(true) => Reason::Any,
         _ => compared,
     }
 }
@@ -270,13 +278,25 @@ fn overwrite(source: &Source<'_>, existing: &Existing, answers: &Answers, identi
         // What is moved stays what it was: it does not become the contents of another file.
         || plan.moves
         || (!plan.attributes_only
-            && ((plan.preserve.links && existing.target.links > 1)
+            && (is_taken_apart(source, existing, plan)
                 || (source.dereference == Dereference::Never && source.inode.kind != Kind::Regular)));
     match () {
         () if is_directory || !must_go => Decision::WriteInto(identity),
         () if replaces => Decision::Replace(identity),
         () => Decision::Remove,
     }
+}
+
+/// Whether a file that has other names is left to those: what is written into it would be the contents of each, and one of them
+/// may have been found to be the same as its source.
+fn is_taken_apart(source: &Source<'_>, existing: &Existing, plan: &Plan) -> bool {
+    let by_mirror = makes_equal(plan, source.is_operand) && existing.entry.id == existing.target.id;
+    existing.target.links > 1 && (plan.preserve.links || by_mirror)
+}
+
+/// Whether what stands at the destination is there to be made equal: it does not go for a source that cannot be read.
+pub(crate) fn makes_equal(plan: &Plan, is_operand: bool) -> bool {
+    matches!(plan.update, Update::Changed | Update::Content) || is_mirrored(plan, is_operand)
 }
 
 /// Whether a file of this kind is copied by its contents, into a regular file.

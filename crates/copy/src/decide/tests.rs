@@ -117,6 +117,7 @@ impl World {
             made_for_operand: Some(false),
             identity: Some(Identity::Two),
             backup_is_source: Some(false),
+            kept_for_other: Some(false),
         };
         let dereference = if from == From::File { Dereference::Always } else { Dereference::Never };
         let existing = target.map(|target| Existing { entry, target, is_dot: false });
@@ -151,6 +152,7 @@ impl World {
                 Fact::MadeForOperand => known.made_for_operand = self.answers.made_for_operand,
                 Fact::Identity => known.identity = self.answers.identity,
                 Fact::BackupIsSource => known.backup_is_source = self.answers.backup_is_source,
+                Fact::KeptForOther => known.kept_for_other = self.answers.kept_for_other,
             }
         }
     }
@@ -359,7 +361,7 @@ fn what_is_asked_for_one_by_one_decides_as_if_all_were_known() {
         assert_eq!(Some(decision), world.decision(plan), "{:?} to {:?}, {plan:?}", world.from, world.to);
         seen.extend(asked.iter().map(|fact| format!("{fact:?}")));
     });
-    assert_eq!(seen.len(), 6, "facts that were asked for: {seen:?}");
+    assert_eq!(seen.len(), 7, "facts that were asked for: {seen:?}");
 }
 
 #[test]
@@ -488,6 +490,29 @@ fn a_backup_never_takes_the_name_of_the_source() {
         let mut world = World::new(From::File, To::File, &plan);
         world.answers.backup_is_source = Some(true);
         assert_eq!(world.decision(&plan), Some(Decision::Refuse(What::BackupWouldDestroySource)), "{backup:?}");
+    }
+}
+
+#[test]
+fn two_sources_are_not_left_as_one_file() {
+    for (update, links, other, kept) in [
+        (Update::Changed, 2, Some(false), true),
+        (Update::Changed, 2, Some(true), false),
+        (Update::Content, 2, Some(true), false),
+        // Nobody else can have found it.
+        (Update::Changed, 1, None, true),
+        // It is left alone as it is, not as a copy.
+        (Update::Older, 2, None, true),
+    ] {
+        let plan = Plan { update, ..plan_for(From::TreeFile) };
+        let mut world = World::new(From::TreeFile, To::FileOfTwoNames, &plan);
+        world.source.modified.seconds = 50;
+        (world.answers.same_contents, world.answers.kept_for_other) = (Some(true), other);
+        world.existing.as_mut().unwrap().entry.links = links;
+        world.existing.as_mut().unwrap().target.links = links;
+        let decision = world.decision(&plan).unwrap();
+        assert_eq!(matches!(decision, Decision::Keep(_)), kept, "{update:?} {links} {other:?} {decision:?}");
+        assert!(kept || decision == Decision::Remove, "{decision:?}");
     }
 }
 

@@ -156,9 +156,9 @@ fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing
             Ok(DestState { existing: Some(Box::new(existing)), identity, ..DestState::default() })
         }
         Decision::Replace(identity) => Ok(DestState { new: true, replaces: true, identity, ..DestState::default() }),
-        // Of what goes only since its type is another, the source is opened first.
+        // Of what goes only since its type is another, or it has other names, the source is opened first.
         Decision::Remove
-            if decide::is_mirrored(walker.worker.cx.plan, subject.is_operand())
+            if decide::makes_equal(walker.worker.cx.plan, subject.is_operand())
                 && let Err(error) = open_first(walker.worker.cx, subject) =>
         {
             Err(error)
@@ -350,8 +350,16 @@ fn decision(
                 let source = (subject.source, &subject.inode);
                 answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, cx.plan));
             }
+            Fact::KeptForOther => answers.kept_for_other = Some(is_kept_for_other(cx, subject, existing)),
         }
     }
+}
+
+/// Whether another source has found its copy in this file. Where that is not known, it is taken for one: a copy of its own is
+/// right in any case.
+fn is_kept_for_other(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
+    let kept = &cx.services.kept;
+    subject.level.dir.is_some_and(|dir| kept.is_of_other(&existing.target, &subject.inode, dir).unwrap_or(true))
 }
 
 /// Leaves the destination as it is. A file that is up to date may still have another name in the source that was copied before:
