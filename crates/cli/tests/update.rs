@@ -248,6 +248,46 @@ fn extended_attributes_and_acls_that_differ_are_set_right() {
 }
 
 #[test]
+fn a_mirror_loses_the_attributes_that_its_source_has_lost() {
+    if !["setfattr", "getfattr"].iter().all(|program| has(program)) {
+        return skip("the programs for extended attributes are missing");
+    }
+    for options in [&["--mirror"][..], &["--mirror", "--atomic"], &["-aT", "--delete"]] {
+        let dir = temp_dir();
+        scene(dir.path());
+        let set = |name: &str, value: &str, file: &str| run("setfattr", dir.path(), &["-n", name, "-v", value, file]);
+        set("user.kept", "1", "tree/same");
+        for file in ["copy/same", "copy/longer", "copy/inner", "copy/inner/empty"] {
+            set("user.kept", "2", file);
+            set("user.lost", "3", file);
+        }
+        let root = rustix::process::getuid().is_root();
+        if root {
+            // cap_setuid, permitted and effective (linux/capability.h, VFS_CAP_REVISION_2).
+            set("security.capability", "0x0100000280000000000000000000000000000000", "copy/same");
+            set("trusted.other", "4", "copy/same");
+        }
+        write(&dir.path().join("tree/longer"), "of longer, and more", 1_000_000_000);
+        let words: Vec<&str> = options.iter().copied().chain(["tree", "copy"]).collect();
+        haul(dir.path(), &words);
+        let of = |file: &str| {
+            let listed = run("getfattr", dir.path(), &["-d", "-m", "user|security.capability|trusted", file]);
+            listed.lines().skip(1).filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let kept: &[&str] = if root { &["trusted.other=\"4\"", "user.kept=\"1\""] } else { &["user.kept=\"1\""] };
+        assert_eq!(of("copy/same"), kept, "{options:?}");
+        for file in ["copy/longer", "copy/inner", "copy/inner/empty"] {
+            assert!(of(file).is_empty(), "{options:?}: {file}: {:?}", of(file));
+        }
+        let before = changes(&dir.path().join("copy"));
+        if options.contains(&"--mirror") {
+            haul(dir.path(), &words);
+            assert_eq!(changes(&dir.path().join("copy")), before, "{options:?}");
+        }
+    }
+}
+
+#[test]
 fn inode_flags_that_differ_are_set_right() {
     if !["chattr", "lsattr"].iter().all(|program| has(program)) {
         return skip("chattr or lsattr is missing");

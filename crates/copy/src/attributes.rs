@@ -154,7 +154,10 @@ impl<'a> Attributes<'a> {
             inode.permissions = mode;
         }
         let source = side(&replaced.fd, true, &inode, keep.dest.path);
-        let rules = XattrRules::for_other_contents();
+        let mut rules = XattrRules::for_other_contents();
+        if self.removes_surplus() {
+            rules.skip("user.*");
+        }
         let request = Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
         report.attributes(|problem| {
             let kept = meta::finish(&request, problem);
@@ -165,6 +168,11 @@ impl<'a> Attributes<'a> {
         })
     }
 
+    /// Whether attributes that only the destination has are removed.
+    fn removes_surplus(&self) -> bool {
+        self.plan.delete.is_some() && self.plan.preserve.xattr != Wish::No
+    }
+
     pub(crate) fn request<'k>(&'k self, keep: &Keep<'k>) -> Request<'k> {
         Request {
             preserve: &self.plan.preserve,
@@ -173,6 +181,7 @@ impl<'a> Attributes<'a> {
             dest: keep.dest,
             created: keep.created,
             entries: keep.entries,
+            exact: self.removes_surplus(),
             no_data: self.plan.attributes_only,
             seal_later: false,
             caller: self.caller,

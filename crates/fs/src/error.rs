@@ -224,6 +224,7 @@ what! {
     /// `path` is the destination, `other` the attribute's name; cp 9.1 says the name in both places.
     SettingAttribute = "setting attribute {other} for {other}",
     SettingAttributes = "setting attributes for {path}",
+    RemovingAttribute = "removing attribute {other} of {path}",
     /// `path` is the source, `other` the attribute's name; cp 9.1 says the name in both places.
     GettingAttribute = "getting attribute {other} of {other}",
     ListingAttributes = "listing attributes of {path}",

@@ -36,6 +36,7 @@ fn finish_held(
         dest: Side { object: Object { fd: to.as_fd(), path_only: true }, inode: &to_inode, path: dest },
         created,
         entries: NewEntries::UNKNOWN,
+        exact: false,
         no_data: false,
         seal_later: false,
         caller: caller(),

@@ -212,6 +212,7 @@ pub fn copy(
         dest: Side { object: dest_object, inode: &dest_inode, path: dest },
         created,
         entries,
+        exact: false,
         no_data: options.no_data,
         seal_later: false,
         caller,

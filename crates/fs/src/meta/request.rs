@@ -44,6 +44,9 @@ pub struct Request<'a> {
     /// [`creation_mode`](super::creation_mode); of the
     /// destination itself if that is a directory.
     pub entries: NewEntries,
+    /// Extended attributes of users, and capabilities, that the source does not have are removed from a destination that we did
+    /// not make (`--delete`).
+    pub exact: bool,
     /// No data is copied (`--attributes-only`): then every failing attribute is worth a message.
     pub no_data: bool,
     /// More hard links to the destination may follow, which the flags immutable and append-only would forbid: they are

@@ -50,9 +50,13 @@ impl XattrRules {
     /// given to them, is left out. The kernel takes it away when a file is written to.
     pub fn for_other_contents() -> XattrRules {
         let mut rules = XattrRules::default();
-        let of_contents = ["security.capability", "security.ima"].map(|name| (name.as_bytes().to_vec(), Action::Skip));
-        rules.0.extend(of_contents);
+        ["security.capability", "security.ima"].into_iter().for_each(|name| rules.skip(name));
         rules
+    }
+
+    /// Also leaves out what this pattern fits.
+    pub fn skip(&mut self, pattern: &str) {
+        self.0.insert(0, (pattern.as_bytes().to_vec(), Action::Skip));
     }
 
     /// Reads the contents of the file. Each line has a pattern and `skip` or `permissions`; `#` begins a comment.

@@ -12,7 +12,7 @@ use super::acl::{ACCESS, DEFAULT, is_unsupported};
 use super::mode::SPECIAL;
 use super::request::Request;
 use super::rules::Action;
-use super::xattr::{Names, is_acl_name};
+use super::xattr::{self, Names, is_acl_name};
 use super::{flags, owner};
 
 /// Whether [`finish`](super::finish) would change nothing of a destination that it did not make, as far as the filesystem can
@@ -64,14 +64,16 @@ fn mode_stands(request: &Request<'_>) -> bool {
     wanted == if may_keep { dest.permissions & !SPECIAL } else { dest.permissions }
 }
 
-/// ACLs, extended attributes and the SELinux context. What only the destination has stays, but an ACL.
+/// ACLs, extended attributes and the SELinux context. What only the destination has stays, but an ACL, and what is to go.
 fn attributes_stand(request: &Request<'_>) -> bool {
     let (preserve, keeps_mode) = (request.preserve, keeps_mode(request));
     if !wants_attributes(request) {
         return true;
     }
     let names = Names::default();
-    if keeps_mode && !acls_stand(request, &names) {
+    let has_surplus =
+        || xattr::surplus(request, &names, &Names::default()).is_ok_and(|mut names| names.next().is_some());
+    if keeps_mode && !acls_stand(request, &names) || request.exact && has_surplus() {
         return false;
     }
     let (source, dest) = (request.source.object, request.dest.object);

@@ -34,13 +34,54 @@ impl Names {
 }
 
 /// Copies all extended attributes but those that the rules leave out, ACLs and, where it is kept for itself, the SELinux
-/// context. Attributes that the destination has and the source has not are left alone. False if one could not be
-/// copied.
+/// context. Attributes that the destination has and the source has not are left alone, but for those of [`surplus`]. False if one
+/// could not be copied, or removed.
 pub fn keep(request: &Request<'_>, names: &Names, report: Report<'_>) -> bool {
     let apart = request.preserve.context != Wish::No || *request.context != ContextRule::Default;
-    copy(request, names, report, |name| {
+    let removed = remove_surplus(request, names, report);
+    let copied = copy(request, names, report, |name| {
         request.rules.action(name) == Action::Copy && !is_acl_name(name) && !(apart && name == c"security.selinux")
-    })
+    });
+    copied && removed
+}
+
+/// The attributes that only the destination has and that are to go: those of users, and capabilities. Others a filesystem, a
+/// server or a security module may have given to the file.
+pub fn surplus<'n>(
+    request: &'n Request<'_>,
+    names: &'n Names,
+    of_dest: &'n Names,
+) -> Result<impl Iterator<Item = &'n CStr>, Errno> {
+    let wanted = names.of(request.source.object)?;
+    let found = of_dest.of(request.dest.object)?;
+    Ok(found.filter(move |name| {
+        (name.to_bytes().starts_with(b"user.") || *name == c"security.capability")
+            && request.rules.action(name) == Action::Copy
+            && !wanted.clone().any(|wanted| wanted == *name)
+    }))
+}
+
+fn remove_surplus(request: &Request<'_>, names: &Names, report: Report<'_>) -> bool {
+    let dest = request.dest;
+    let of_dest = Names::default();
+    if !request.exact || request.created {
+        return true;
+    }
+    // What cannot be listed on one side is reported when it is copied, or there is none.
+    let Ok(names) = surplus(request, names, &of_dest) else { return true };
+    let mut removed = true;
+    for name in names {
+        if let Err(errno) = dest.object.remove_xattr(name)
+            && errno != Errno::NODATA
+        {
+            removed = false;
+            if worth_saying(request, request.preserve.xattr, errno) {
+                let name = OsStr::from_bytes(name.to_bytes());
+                report(Error::new(What::RemovingAttribute, dest.path).and(name).errno(errno));
+            }
+        }
+    }
+    removed
 }
 
 /// Copies the attributes that hold permissions in ways other than a POSIX ACL: those of NFSv4. False if one could not
