@@ -16,11 +16,15 @@ pub const PYTHON: &str = "/usr/bin/python3";
 /// When it does not build, or a test fails.
 pub fn run(args: &[String]) -> Result {
     let interpreter = match args {
-        [] => PYTHON,
-        [name, interpreter] if name == "--interpreter" => interpreter,
+        [] => PYTHON.to_owned(),
+        // It is started in several directories.
+        [name, path] if name == "--interpreter" && path.contains('/') => {
+            std::path::absolute(path).map_err(shell::at(path.as_ref()))?.display().to_string()
+        }
+        [name, program] if name == "--interpreter" => program.clone(),
         _ => return Err("python knows --interpreter PROGRAM, and nothing else".into()),
     };
-    check_with(interpreter).map(|done| println!("{done}"))
+    check_with(&interpreter).map(|done| println!("{done}"))
 }
 
 /// The same, as a phase of `cargo xtask test`.
