@@ -92,6 +92,9 @@ fn within(lab: &mut Lab, source: &Path, shares: bool) {
         Ok(Found::new(&run, format!("equal; {}; sparse file: {kib} KiB", said.join(", "))))
     };
     lab.check("within NFS: -a", || copy("", "auto", if shares { &["CLONE"] } else { &["COPY"] }));
+    if !shares {
+        lab.check("within NFS: a sparse file, by the server alone", || by_the_server_alone(source));
+    }
     lab.check("within NFS: --reflink=never", || copy("--reflink=never", "never", &[]));
     lab.check("within NFS: --engine=copy-range", || copy("--engine=copy-range", "range", &["COPY"]));
     lab.check("within NFS: --reflink=always", || {
@@ -105,6 +108,25 @@ fn within(lab: &mut Lab, source: &Path, shares: bool) {
         }
         Ok(Found::new(&run, format!("refused: {}", run.said)))
     });
+}
+
+/// Its extents are copied there, and nothing of it is read or written here.
+fn by_the_server_alone(source: &Path) -> Outcome {
+    tree::forget_cache()?;
+    let before = calls(Path::new(CLIENT))?;
+    let run = haul::right(&format!("-a -T {CLIENT}/tree/sparse {CLIENT}/sparse"))?;
+    let after = calls(Path::new(CLIENT))?;
+    let made = |name: &str| count(&after, name) - count(&before, name);
+    let said = ["COPY", "READ", "WRITE"].map(|name| format!("{name} {}", made(name))).join(", ");
+    if made("COPY") == 0 || made("READ") + made("WRITE") > 0 {
+        return Err(format!("{said}; {}", run.report()).into());
+    }
+    let [from, to] = [source.join("sparse"), Path::new(EXPORTED).join("sparse")];
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    match read(&from)? == read(&to)? {
+        true => Ok(Found::new(&run, format!("equal; {said}; {} KiB", tree::allocated(&to)?))),
+        false => Err(format!("other contents: {}", run.report()).into()),
+    }
 }
 
 /// Copies that promise more.
