@@ -1,9 +1,11 @@
 //! What every command does before, at the beginning and at the end of a run of the library, which changes nothing of its
 //! process.
 
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use haul_copy::error::Error;
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Plan, Wish};
 use haul_copy::run::{Partials, Session, Summary};
@@ -63,36 +65,50 @@ pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, skip_fil
 
 /// Removes what is not whole, when the process is about to end whatever its threads are doing.
 pub fn remove_partials(report: &Report, partials: &Partials) {
-    for problem in partials.remove_all() {
-        report.complain_at_the_end(&words::message(&problem, report.quoter()));
-    }
+    partials.remove_all(|problem| complain(report, &problem));
 }
 
-/// The same, for at most a moment: where a server copies into a file, removing that file waits for the server.
-///
-/// What could not be removed by then may stay.
+fn complain(report: &Report, problem: &Error) {
+    report.complain_at_the_end(&words::message(problem, report.quoter()));
+}
+
+/// The same, for at most two seconds: where a server copies into a file, removing that file waits for the server. What may stay
+/// is named then.
 pub fn remove_partials_soon(report: &Arc<Report>, partials: &Partials) {
-    const MOMENT: Duration = Duration::from_secs(1);
-    let (report, partials) = (Arc::clone(report), partials.clone());
-    let again = (Arc::clone(&report), partials.clone());
-    if !begin(MOMENT, move || remove_partials(&report, &partials)) {
-        remove_partials(&again.0, &again.1);
+    // Longer than what is just being made is waited for.
+    const MOST: Duration = Duration::from_secs(2);
+    let own = (Arc::clone(report), partials.clone());
+    match begin(MOST, move || remove_partials(&own.0, &own.1)) {
+        End::InTime => {}
+        End::Late => partials.unremoved().iter().for_each(|problem| complain(report, problem)),
+        End::NoThread => remove_partials(report, partials),
     }
 }
 
-/// Has a thread do something, and waits for that at most so long; whether there was a thread to be had.
-fn begin(wait: Duration, work: impl FnOnce() + Send + 'static) -> bool {
+/// What became of work in another thread.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// It is done, or has panicked: there is nothing more to wait for.
+    InTime,
+    /// It is still at work.
+    Late,
+    /// There was no thread to be had.
+    NoThread,
+}
+
+/// Has a thread do something, and waits for that at most so long.
+fn begin(wait: Duration, work: impl FnOnce() + Send + 'static) -> End {
     let (done, is_done) = mpsc::channel();
     let begun = watch::start_thread(move || {
         work();
         // Nobody may wait any more.
         done.send(()).unwrap_or_default();
     });
-    if begun {
-        // It is done, still at work, or has panicked: there is nothing more to wait for.
-        is_done.recv_timeout(wait).unwrap_or_default();
+    match begun {
+        false => End::NoThread,
+        true if is_done.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) => End::Late,
+        true => End::InTime,
     }
-    begun
 }
 
 /// With `--explain`: which patterns of the filter have decided about no entry.
@@ -125,7 +141,7 @@ mod tests {
             until.recv().unwrap_or_default();
             ended.send(()).unwrap();
         };
-        assert!(begin(Duration::from_millis(1), hang));
+        assert_eq!(begin(Duration::from_millis(1), hang), End::Late);
         // It has not ended, and still can.
         assert!(has_ended.try_recv().is_err());
         drop(end);
@@ -135,7 +151,7 @@ mod tests {
     #[test]
     fn what_ends_in_time_is_waited_for() {
         let (ended, has_ended) = mpsc::channel();
-        assert!(begin(Duration::MAX, move || ended.send(()).unwrap()));
+        assert_eq!(begin(Duration::MAX, move || ended.send(()).unwrap()), End::InTime);
         assert!(has_ended.try_recv().is_ok());
     }
 }

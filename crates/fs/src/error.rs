@@ -275,6 +275,8 @@ what! {
     Lost = "the old {path} was removed and could not be replaced",
     /// After a failure or an interruption: the incomplete new file could not be removed.
     CannotRemovePartial = "cannot remove the incomplete {path}",
+    /// After an interruption: removing it waits for a device or a server.
+    PartialMayRemain = "the incomplete {path} may remain: it takes too long to remove it",
     /// A source of a smart copy.
     NotAnImage = "{path} is no disk image: it is neither a regular file nor a block device",
     /// A source of a smart copy: what its map says holds for one size only.

@@ -33,7 +33,7 @@ fn a_refused_reflink_leaves_the_old_contents() {
     let ran = fill_b(&bench, Identity::Two);
     ran.says(&[&format!(r#"error: failed to clone "b" from "a": {}"#, Errno::OPNOTSUPP)]);
     assert_eq!((ran.value, bench.tree(), ran.damaged), (false, vec!["b: old".into()], vec![]));
-    assert_eq!(bench.partials.remove_all(), [], "it is not damaged if the process ends now");
+    assert_eq!(bench.partials.removed(), [], "it is not damaged if the process ends now");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_file_without_data_is_whole_at_once() {
         let unfinished = &mut Unfinished::default();
         let files = open::both_sides(worker, &mut subject, &state, unfinished).unwrap();
         contents(worker, &subject, &state, &files, unfinished).unwrap();
-        assert_eq!(bench.partials.remove_all(), [], "as when the process ends, with the file open");
+        assert_eq!(bench.partials.removed(), [], "as when the process ends, with the file open");
     });
     assert_eq!(bench.tree(), ["b: "]);
 }
@@ -158,7 +158,7 @@ fn a_single_thread_does_not_try_again() {
 fn an_overwritten_file_is_damaged_if_the_process_ends_meanwhile() {
     let mut bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old");
     let partials = bench.partials.clone();
-    bench.before_data = Some(Box::new(move |_| assert_eq!(partials.remove_all(), [Error::new(What::Damaged, "b")])));
+    bench.before_data = Some(Box::new(move |_| assert_eq!(partials.removed(), [Error::new(What::Damaged, "b")])));
     assert_eq!(fill_b(&bench, Identity::Two).moves, 1);
-    assert_eq!(bench.partials.remove_all(), [], "now it is whole");
+    assert_eq!(bench.partials.removed(), [], "now it is whole");
 }

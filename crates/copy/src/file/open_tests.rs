@@ -177,7 +177,7 @@ fn a_loop_of_links_is_removed_by_force() {
 #[test]
 fn what_was_removed_in_vain_is_lost() {
     let bench = with_socket(true);
-    bench.partials.remove_all();
+    bench.partials.removed();
     let ran = open_a_and_b(&bench);
     assert_eq!(ran.heard, ["removed b", r#"warning: the old "b" was removed and could not be replaced"#]);
     assert!(ran.failed && bench.tree().is_empty());
@@ -186,7 +186,7 @@ fn what_was_removed_in_vain_is_lost() {
 #[test]
 fn nothing_is_made_when_the_process_ends() {
     let bench = Bench::new(Plan::default()).source("a", "new");
-    bench.partials.remove_all();
+    bench.partials.removed();
     let ran = open_a_and_b(&bench);
     assert!(ran.failed && ran.heard.is_empty(), "{:?}", ran.heard);
     assert!(bench.tree().is_empty());

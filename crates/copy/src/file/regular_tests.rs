@@ -150,7 +150,7 @@ fn whole_files_stay_when_the_process_ends() {
     for plan in [Plan::default(), atomic()] {
         let bench = Bench::new(plan).source("a", "new");
         make_b(&bench).says(&[]);
-        assert_eq!(bench.partials.remove_all(), []);
+        assert_eq!(bench.partials.removed(), []);
         assert_eq!(bench.tree(), ["b: new"]);
     }
 }
@@ -161,7 +161,7 @@ fn half_files_go_when_the_process_ends() {
         let mut bench = Bench::new(plan).source("a", "new");
         let partials = bench.partials.clone();
         bench.before_data = Some(Box::new(move |path| {
-            assert_eq!(partials.remove_all(), []);
+            assert_eq!(partials.removed(), []);
             assert_eq!(tree(&path.join("dest")), [""; 0]);
         }));
         assert_eq!(make_b(&bench).moves, 1);

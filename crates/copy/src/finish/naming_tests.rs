@@ -135,7 +135,7 @@ fn files_that_cannot_be_asked_for_errors_are_synced() {
 fn a_file_that_waits_goes_when_the_process_ends() {
     let bench = bench();
     bench.run(|worker| wait_for_device(worker, ready(&bench, "b", "new"))).says(&[]);
-    assert_eq!(bench.partials.remove_all(), []);
+    assert_eq!(bench.partials.removed(), []);
     assert!(bench.tree().is_empty());
 }
 
@@ -143,7 +143,7 @@ fn a_file_that_waits_goes_when_the_process_ends() {
 fn a_named_file_stays_when_the_process_ends() {
     let bench = bench();
     name_all(&bench, [ready(&bench, "b", "new")]).says(&[]);
-    assert_eq!(bench.partials.remove_all(), []);
+    assert_eq!(bench.partials.removed(), []);
     assert_eq!(bench.tree(), ["b: new"]);
 }
 

@@ -33,6 +33,8 @@ pub struct Partials {
     ready: Arc<Mutex<VecDeque<Arc<Ready>>>>,
     /// They are being removed: nobody makes another one.
     closed: Arc<AtomicBool>,
+    /// The one that is just being removed.
+    removing: Arc<Mutex<Option<PathBuf>>>,
 }
 
 #[derive(Default)]
@@ -65,7 +67,7 @@ impl Default for Partials {
     fn default() -> Partials {
         let own: Arc<Slot> = Arc::default();
         let all = Arc::new(Mutex::new(VecDeque::from([Arc::clone(&own)])));
-        Partials { all, own, ready: Arc::default(), closed: Arc::default() }
+        Partials { all, own, ready: Arc::default(), closed: Arc::default(), removing: Arc::default() }
     }
 }
 
@@ -73,7 +75,13 @@ impl Clone for Partials {
     fn clone(&self) -> Partials {
         let own: Arc<Slot> = Arc::default();
         push(&self.all, Arc::clone(&own));
-        Partials { all: Arc::clone(&self.all), own, ready: Arc::clone(&self.ready), closed: Arc::clone(&self.closed) }
+        Partials {
+            all: Arc::clone(&self.all),
+            own,
+            ready: Arc::clone(&self.ready),
+            closed: Arc::clone(&self.closed),
+            removing: Arc::clone(&self.removing),
+        }
     }
 }
 
@@ -150,19 +158,21 @@ impl Partials {
         }
     }
 
-    /// Removes the new files that are not whole, or have no name yet, and returns what is to be said: which overwritten ones
-    /// are damaged, and which new ones could not be removed. No thread makes another one from now on.
+    /// Removes the new files that are not whole, or have no name yet, and reports at once which overwritten ones are damaged, and
+    /// which new ones could not be removed. No thread makes another one from now on.
     ///
-    /// For the moment before a process exits while its copying thread is stuck in the kernel.
-    pub fn remove_all(&self) -> Vec<Error> {
-        self.remove_all_within(PATIENCE)
+    /// For the moment before a process exits while its copying thread is stuck in the kernel. Removing a file can take as long,
+    /// where a server is just copying into it: [`Partials::unremoved`].
+    pub fn remove_all(&self, mut report: impl FnMut(Error)) {
+        self.remove_all_within(PATIENCE, &mut report);
     }
 
-    fn remove_all_within(&self, patience: Duration) -> Vec<Error> {
+    fn remove_all_within(&self, patience: Duration, report: &mut dyn FnMut(Error)) {
         self.closed.store(true, Ordering::SeqCst);
         let until = Instant::now() + patience;
         let all = lock(&self.all).clone();
-        let problems = all.iter().filter_map(|slot| slot.remove(until)).collect();
+        // What keeps others waiting comes after them.
+        all.iter().filter_map(|slot| slot.damaged()).for_each(&mut *report);
         let ready = std::mem::take(&mut *lock(&self.ready));
         for ready in ready {
             let spot = ready.spot(Path::new(""));
@@ -171,7 +181,30 @@ impl Partials {
                 spot.unlink().ok();
             }
         }
-        problems
+        let (made, intended): (Vec<_>, Vec<_>) = all.iter().partition(|slot| !slot.is_intended());
+        for slot in made.into_iter().chain(intended) {
+            slot.remove(until, &self.removing).into_iter().for_each(&mut *report);
+        }
+    }
+
+    /// The same, with what is reported.
+    #[cfg(test)]
+    pub(crate) fn removed(&self) -> Vec<Error> {
+        let mut reported = Vec::new();
+        self.remove_all(|error| reported.push(error));
+        reported
+    }
+
+    /// The new files that may stay: [`Partials::remove_all`] has not come to them, or to the end of removing one.
+    pub fn unremoved(&self) -> Vec<Error> {
+        let all = lock(&self.all).clone();
+        let of = |slot: &Arc<Slot>| {
+            let partial = slot.partial.try_lock().ok()?;
+            (partial.created && partial.open.is_some()).then(|| PathBuf::from(&partial.path))
+        };
+        let removing = lock(&self.removing).clone();
+        let paths = removing.into_iter().chain(all.iter().filter_map(of));
+        paths.map(|path| Error::new(What::PartialMayRemain, path)).collect()
     }
 }
 
@@ -198,8 +231,19 @@ impl Slot {
         }
     }
 
+    fn is_intended(&self) -> bool {
+        matches!(lock(&self.partial).open, Some((_, File::Intended)))
+    }
+
+    /// What is to be said of an old file that is being overwritten. It is only looked at.
+    fn damaged(&self) -> Option<Error> {
+        let mut partial = lock(&self.partial);
+        let is_old = !partial.created && matches!(partial.open, Some((_, File::Open(_) | File::Nameless(_))));
+        if is_old { partial.remove(&Mutex::default()) } else { None }
+    }
+
     /// Removes what is there, if it is ours. What is just being made is waited for: only its maker knows whether it is.
-    fn remove(&self, until: Instant) -> Option<Error> {
+    fn remove(&self, until: Instant, removing: &Mutex<Option<PathBuf>>) -> Option<Error> {
         let mut partial = lock(&self.partial);
         while matches!(partial.open, Some((_, File::Intended))) {
             let left = until.saturating_duration_since(Instant::now());
@@ -208,9 +252,15 @@ impl Slot {
             }
             partial = self.settled.wait_timeout(partial, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let (dir, file) = partial.open.take()?;
-        let path = PathBuf::from(&partial.path);
-        let spot = Spot::new(dir.as_fd(), &partial.name, &path);
+        partial.remove(removing)
+    }
+}
+
+impl Partial {
+    fn remove(&mut self, removing: &Mutex<Option<PathBuf>>) -> Option<Error> {
+        let (dir, file) = self.open.take()?;
+        let path = PathBuf::from(&self.path);
+        let spot = Spot::new(dir.as_fd(), &self.name, &path);
         let there = spot.inode().ok()?;
         let ours = match &file {
             File::Intended => there.kind == Kind::Regular && there.size == 0 && is_written_here(&there),
@@ -220,10 +270,13 @@ impl Slot {
         if !ours {
             return None;
         }
-        if !partial.created {
+        if !self.created {
             return Some(Error::new(What::Damaged, path));
         }
-        match (spot.unlink(), file) {
+        *lock(removing) = Some(path.clone());
+        let unlinked = spot.unlink();
+        *lock(removing) = None;
+        match (unlinked, file) {
             // Its maker was quicker.
             (Ok(()) | Err(Errno::NOENT), _) => None,
             // What has no name of its own yet nobody takes for a copy.
@@ -285,6 +338,12 @@ mod tests {
         drop(another);
     }
 
+    fn removed_within(partials: &Partials, patience: Duration) -> Vec<Error> {
+        let mut reported = Vec::new();
+        partials.remove_all_within(patience, &mut |error| reported.push(error));
+        reported
+    }
+
     /// Longer than anything here takes, unless it hangs.
     const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -313,7 +372,7 @@ mod tests {
         assert!(partials.intend(spot(&parent), None));
         std::thread::scope(|scope| {
             let other = partials.clone();
-            let remover = scope.spawn(move || other.remove_all_within(DEADLINE));
+            let remover = scope.spawn(move || removed_within(&other, DEADLINE));
             wait_until_closed(&partials);
             let file = File::create_new(dir.path().join("new")).unwrap();
             partials.begin(spot(&parent), None, &Arc::new(file.into()), true);
@@ -328,7 +387,7 @@ mod tests {
         let partials = Partials::default();
         assert!(partials.intend(spot(&parent), None));
         fs::write(dir.path().join("new"), "").unwrap();
-        assert_eq!(partials.remove_all_within(Duration::ZERO), []);
+        assert_eq!(removed_within(&partials, Duration::ZERO), []);
         assert!(dir.path().join("new").exists());
     }
 
@@ -338,15 +397,59 @@ mod tests {
         let partials = Partials::default();
         assert!(partials.intend(spot(&parent), None));
         let _held = File::create_new(dir.path().join("new")).unwrap();
-        assert_eq!(partials.remove_all_within(Duration::ZERO), []);
+        assert_eq!(removed_within(&partials, Duration::ZERO), []);
         assert!(!dir.path().join("new").exists());
+    }
+
+    #[test]
+    fn what_need_not_be_waited_for_is_done_before_what_must() {
+        let (dir, parent) = place();
+        let partials = Partials::default();
+        let [old, half] = [partials.clone(), partials.clone()];
+        assert!(partials.intend(spot(&parent), None));
+        for (clone, name, created) in [(&old, "old", false), (&half, "half", true)] {
+            let file = File::create_new(dir.path().join(name)).unwrap();
+            let spot = Spot::new(parent.as_fd(), name.as_ref(), name.as_ref());
+            clone.begin(spot, None, &Arc::new(file.into()), created);
+        }
+        let (reported, reports) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let other = partials.clone();
+            let send = move |error| reported.send(error).unwrap();
+            let remover = scope.spawn(move || other.remove_all_within(DEADLINE, &mut { send }));
+            // Nothing is known yet of what is just being made.
+            assert_eq!(reports.recv(), Ok(Error::new(What::Damaged, "old")));
+            while dir.path().join("half").exists() {
+                std::thread::yield_now();
+            }
+            partials.done();
+            remover.join().unwrap();
+        });
+        assert!(reports.recv().is_err());
+    }
+
+    #[test]
+    fn what_is_not_removed_yet_can_be_named() {
+        let (dir, parent) = place();
+        let partials = Partials::default();
+        let [old, half] = [partials.clone(), partials.clone()];
+        for (clone, name, created) in [(&old, "old", false), (&half, "half", true)] {
+            let file = File::create_new(dir.path().join(name)).unwrap();
+            let spot = Spot::new(parent.as_fd(), name.as_ref(), name.as_ref());
+            clone.begin(spot, None, &Arc::new(file.into()), created);
+        }
+        *lock(&partials.removing) = Some("removing".into());
+        let named = ["removing", "half"].map(|path| Error::new(What::PartialMayRemain, path));
+        assert_eq!(partials.unremoved(), named);
+        partials.removed();
+        assert_eq!(partials.unremoved(), []);
     }
 
     #[test]
     fn nothing_is_made_any_more_once_files_are_removed() {
         let (_dir, parent) = place();
         let partials = Partials::default();
-        partials.remove_all();
+        partials.removed();
         assert!(!partials.intend(spot(&parent), None));
     }
 
@@ -356,13 +459,13 @@ mod tests {
         let partials = Partials::default();
         let file = File::create_new(dir.path().join("new")).unwrap();
         partials.begin(spot(&parent), None, &Arc::new(file.into()), false);
-        assert_eq!(partials.remove_all(), [Error::new(What::Damaged, "new")]);
+        assert_eq!(partials.removed(), [Error::new(What::Damaged, "new")]);
         // Its maker has removed it meanwhile.
         let partials = Partials::default();
         let gone = File::open(dir.path().join("new")).unwrap();
         partials.begin(spot(&parent), None, &Arc::new(gone.into()), true);
         fs::remove_file(dir.path().join("new")).unwrap();
-        assert_eq!(partials.remove_all(), []);
+        assert_eq!(partials.removed(), []);
     }
 
     #[test]
@@ -375,7 +478,7 @@ mod tests {
         let clone = partials.clone();
         clone.begin(spot, None, &Arc::new(file.into()), true);
         drop(clone);
-        assert_eq!(partials.remove_all(), []);
+        assert_eq!(partials.removed(), []);
         assert!(!dir.path().join("half").exists());
     }
 }
