@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use haul_copy::list::{self, FileList, LoadError};
 use haul_copy::plan::Plan;
 use haul_copy::run;
-use haul_sys::inode::{FileId, Inode};
-use haul_sys::rustix::fs::OFlags;
+use haul_sys::inode::{FileId, Inode, Time};
+use haul_sys::rustix::fs::{CWD, OFlags};
 use tempfile::TempPath;
 
 use crate::quote::Quoter;
@@ -48,6 +48,8 @@ pub fn load_list(path: &Path, quoter: &Quoter) -> Result<FileList, Vec<u8>> {
     })
 }
 
+type Standing = (FileId, Option<Time>, Time);
+
 /// A file that gets its name when it is complete.
 pub struct ListFile {
     path: PathBuf,
@@ -56,6 +58,8 @@ pub struct ListFile {
     temporary: Option<TempPath>,
     /// The first thing that went wrong.
     failed: Option<io::Error>,
+    /// What had the name when it was begun.
+    stood: Option<Standing>,
 }
 
 impl ListFile {
@@ -65,7 +69,9 @@ impl ListFile {
     /// What the system says.
     pub fn begin(path: &Path) -> io::Result<ListFile> {
         let path = target_of(path)?;
-        let begun = |path, file, temporary| ListFile { path, out: BufWriter::new(file), temporary, failed: None };
+        let stood = standing_at(&path);
+        let begun =
+            |path, file, temporary| ListFile { path, out: BufWriter::new(file), temporary, failed: None, stood };
         if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             let file = File::options().write(true).open(&path)?;
             return Ok(begun(path, file, None));
@@ -116,7 +122,7 @@ impl ListFile {
     /// Gives it its name; with `durable` when it is on the device.
     ///
     /// # Errors
-    /// The first thing that went wrong.
+    /// The first thing that went wrong, or that something was written under that name since it was begun, as a copy.
     pub fn finish(&mut self, durable: bool) -> io::Result<()> {
         // Whatever goes wrong, a list that is not whole goes.
         let temporary = self.temporary.take();
@@ -128,12 +134,21 @@ impl ListFile {
         if durable {
             self.out.get_ref().sync_all()?;
         }
+        let stands = standing_at(&self.path);
+        if stands.is_some() && stands != self.stood {
+            return Err(io::Error::other("a file of this name was written meanwhile, and stays"));
+        }
         temporary.persist(&self.path).map_err(|error| error.error)?;
         if durable {
             File::open(parent_of(&self.path))?.sync_all()?;
         }
         Ok(())
     }
+}
+
+/// Which file has this name, and when it changed last.
+fn standing_at(path: &Path) -> Option<Standing> {
+    Inode::at(CWD, path.as_os_str()).ok().map(|inode| (inode.id, inode.born, inode.changed))
 }
 
 /// Where a list of this name goes: a symbolic link stays, and the list goes to where it leads.
@@ -158,11 +173,12 @@ pub fn replaces_source(plan: &Plan, path: &Path, alone: bool, quoter: &Quoter) -
     Some([why, &quoter.path(path), b", which is in the source ", &quoter.path(Path::new(source))].concat())
 }
 
-/// One line of a list of digests. A name with a newline or a backslash in it is escaped, and a backslash before the digest says so.
+/// One line of a list of digests. A name with a newline, a carriage return or a backslash in it is escaped, and a backslash before
+/// the digest says so: the programs that check the list take a carriage return at its end for a part of the line.
 pub fn line(path: &Path, digest: &str) -> Vec<u8> {
     let name = path.as_os_str().as_bytes();
     let mut line = Vec::with_capacity(digest.len() + name.len() + 4);
-    if name.iter().any(|byte| matches!(byte, b'\\' | b'\n')) {
+    if name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r')) {
         line.push(b'\\');
     }
     line.extend_from_slice(digest.as_bytes());
@@ -171,6 +187,7 @@ pub fn line(path: &Path, digest: &str) -> Vec<u8> {
         match byte {
             b'\\' => line.extend_from_slice(br"\\"),
             b'\n' => line.extend_from_slice(br"\n"),
+            b'\r' => line.extend_from_slice(br"\r"),
             byte => line.push(*byte),
         }
     }
@@ -180,11 +197,37 @@ pub fn line(path: &Path, digest: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use haul_testbed::temp_dir;
+
     use super::*;
+
+    #[test]
+    fn a_list_does_not_replace_what_was_written_since_it_was_begun() {
+        let dir = temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["kept", "written", "replaced", "removed"] {
+            fs::write(at(name), "old").unwrap();
+        }
+        let mut lists = ["kept", "written", "replaced", "removed", "absent", "made"].map(|name| {
+            let mut list = ListFile::begin(&at(name)).unwrap();
+            list.write(b"list");
+            (name, list)
+        });
+        fs::write(at("written"), "new").unwrap();
+        fs::write(at("other"), "new").and_then(|()| fs::rename(at("other"), at("replaced"))).unwrap();
+        fs::remove_file(at("removed")).unwrap();
+        fs::write(at("made"), "new").unwrap();
+        let ended =
+            lists.each_mut().map(|(name, list)| (list.finish(false).is_ok(), fs::read_to_string(at(name)).unwrap()));
+        let [list, new] = [(true, "list".to_owned()), (false, "new".to_owned())];
+        assert_eq!(ended, [list.clone(), new.clone(), new.clone(), list.clone(), list, new]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "nothing else stays");
+    }
 
     #[test]
     fn a_name_that_would_break_the_line_is_escaped() {
         assert_eq!(line(Path::new("a b"), "12"), b"12  a b\n");
         assert_eq!(line(Path::new("a\nb\\c"), "12"), b"\\12  a\\nb\\\\c\n");
+        assert_eq!(line(Path::new("a\r"), "12"), b"\\12  a\\r\n");
     }
 }
