@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
+use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
@@ -121,10 +123,24 @@ enum Step {
 enum Why {
     /// What is there is listed already, is not wanted, or was reported.
     Covered,
+    /// It is a directory that is listed with all that is in it.
+    Contents,
     /// The kernel says it, or would say it.
     Errno(Errno),
     /// It is a symbolic link.
     Link,
+}
+
+/// Looks whether there is an entry of this name, not through symbolic links.
+fn look_for(dir: BorrowedFd<'_>, parts: &[&OsStr]) -> Result<(), Errno> {
+    let Some((last, way)) = parts.split_last() else { return Ok(()) };
+    let mut held: Option<OwnedFd> = None;
+    for part in way {
+        let from = held.as_ref().map_or(dir, AsFd::as_fd);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        held = Some(openat(from, *part, flags, Mode::empty())?);
+    }
+    Inode::at(held.as_ref().map_or(dir, AsFd::as_fd), last).map(drop)
 }
 
 impl<'n> Way<'n> {
@@ -229,7 +245,8 @@ impl<'a> Walk<'a> {
     /// Lists what has these names below the operand, and the directories on the way to what is there.
     fn named(&mut self, spot: Spot<'_>, follow: bool, (inode, root): (Inode, Index), names: &Names) {
         if names.are_everything() {
-            return self.tree(spot, follow, inode, root);
+            self.tree(spot, follow, inode, root);
+            return self.look_for_all(spot, follow, names);
         }
         let mut way = Way { descent: Descent::new(self.open), names: Vec::new(), listed: 1, ids: HashSet::new() };
         let top = Level::open(spot, follow, None, root);
@@ -257,7 +274,7 @@ impl<'a> Walk<'a> {
                     }
                     Step::Leaf(inode, why) => {
                         found = true;
-                        self.leaf(&mut way, parts[depth], inode, matches!(why, Why::Covered));
+                        self.leaf(&mut way, parts[depth], inode, matches!(why, Why::Contents));
                         why
                     }
                     Step::Nothing(why) => why,
@@ -266,8 +283,30 @@ impl<'a> Walk<'a> {
             }
             match &end {
                 None => _ = self.list_levels(&mut way),
+                Some((_, Why::Contents)) if !found => {
+                    let depth = way.names.len();
+                    let dir = way.descent.innermost().and_then(|level| level.dir());
+                    if let Some(Err(errno)) = dir.map(|dir| look_for(dir, &parts[depth..])) {
+                        self.not_found(&parts, &[], &Why::Errno(errno));
+                    }
+                }
                 Some((stop, why)) if !found => self.not_found(&parts, stop, why),
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// Reports which names are not there, below an operand that is listed with all its contents.
+    fn look_for_all(&mut self, spot: Spot<'_>, follow: bool, names: &Names) {
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        // If it cannot be opened that was reported.
+        let Ok(dir) = spot.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0) else { return };
+        for parts in names.iter().filter(|parts| parts.iter().any(|part| !part.is_empty())) {
+            if self.session.cancel.is_cancelled() {
+                return;
+            }
+            if let Err(errno) = look_for(dir.as_fd(), &parts) {
+                self.not_found(&parts, &[], &Why::Errno(errno));
             }
         }
     }
@@ -291,7 +330,7 @@ impl<'a> Walk<'a> {
             }
             // Mounted in itself.
             Kind::Directory if ids.contains(&inode.id) => Why::Errno(Errno::LOOP),
-            Kind::Directory if with_contents => Why::Covered,
+            Kind::Directory if with_contents => Why::Contents,
             Kind::Directory => match Level::open(spot, false, Some(parent.path()), 0) {
                 Ok(level) => match self.enter(spot, Ok(level), inode, ids) {
                     Some(level) => return Step::Into(level),
@@ -342,7 +381,7 @@ impl<'a> Walk<'a> {
     fn not_found(&mut self, parts: &[&OsStr], stop: &[&OsStr], why: &Why) {
         let path = |parts: &[&OsStr]| joined(self.source, &parts.join(OsStr::new("/")));
         let error = match why {
-            Why::Covered => return,
+            Why::Covered | Why::Contents => return,
             Why::Errno(errno) => Error::new(What::CannotStat, path(parts)).errno(*errno),
             Why::Link => Error::new(What::BelowLink, path(parts)).and(path(stop)),
         };
@@ -350,7 +389,7 @@ impl<'a> Walk<'a> {
             Why::Errno(errno) => {
                 matches!(*errno, Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::XDEV | Errno::LOOP)
             }
-            Why::Covered | Why::Link => true,
+            Why::Covered | Why::Contents | Why::Link => true,
         };
         self.survey.missing += u64::from(is_missing);
         self.problem(&error);
@@ -558,6 +597,20 @@ mod tests {
         assert_eq!((paths, heard.len()), (vec![String::new()], 4), "each is reported");
         let (paths, heard) = named("sub/none\nsub/below", false, &[]);
         assert_eq!((&paths[..], heard.len()), (&["", "sub", "sub/below"].map(str::to_owned)[..], 1));
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_reported_below_what_is_listed_with_its_contents() {
+        for (names, missing) in [
+            ("sub\nsub/below\nsub/none", 1),
+            ("sub\nsub/none/x\nsub/deep/x\nnone", 3),
+            (".\nsub/below\nlink/below\nnone", 2),
+            (".\nsub", 0),
+        ] {
+            let (paths, heard) = named(names, true, &[]);
+            assert_eq!(heard.len(), missing, "{names}: {heard:?}");
+            assert!(paths.contains(&"sub/below".to_owned()), "{names}");
+        }
     }
 
     #[test]
