@@ -182,7 +182,9 @@ pub(crate) fn settle_changes(
     mut read: ReadAgain,
 ) -> Result<ReadAgain, Broken> {
     let plan = worker.cx.plan;
-    if plan.if_changed == IfChanged::Ignore
+    // The source was read once for the copy, and once more for the digest.
+    let digest_may_differ = plan.checksum.is_some() && plan.verify == Verify::Off;
+    if (plan.if_changed == IfChanged::Ignore && !digest_may_differ)
         || inode.kind != Kind::Regular
         || is_pseudo_file(&job.transfer.source, inode)
     {
@@ -203,9 +205,11 @@ pub(crate) fn settle_changes(
         }
         let again = matches!(job.transfer.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
         match plan.if_changed {
-            IfChanged::Ignore => return Ok(read),
-            IfChanged::Warn => {
+            IfChanged::Ignore | IfChanged::Warn => {
                 worker.report.warning(&Error::new(What::ChangedWhileCopied, path));
+                if let (Ok(checked), true) = (&mut read, digest_may_differ) {
+                    checked.digest = None;
+                }
                 return Ok(read);
             }
             IfChanged::Retry if again && attempts <= RETRIES => {}

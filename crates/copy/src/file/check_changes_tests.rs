@@ -3,7 +3,7 @@ use haul_sys::inode::Time;
 
 use super::*;
 use crate::context::test_support::{Bench, Ran, file_data};
-use crate::plan::Plan;
+use crate::plan::{Checksum, Plan};
 
 fn inode(bench: &Bench) -> Inode {
     bench.from("a").inode().unwrap()
@@ -44,6 +44,31 @@ fn settle(bench: &Bench, seen: Inode, moved: Moved) -> Ran<bool> {
 
 fn failing() -> Bench {
     Bench::new(Plan { if_changed: IfChanged::Fail, ..Plan::default() })
+}
+
+#[test]
+fn a_source_that_was_changed_has_no_digest_but_by_a_comparison_with_its_copy() {
+    for (if_changed, verify, kept) in [
+        (IfChanged::Warn, Verify::Off, false),
+        (IfChanged::Ignore, Verify::Off, false),
+        (IfChanged::Warn, Verify::Read, true),
+        (IfChanged::Ignore, Verify::Read, true),
+    ] {
+        let checksum = Some(Checksum::Sha256);
+        let bench = Bench::new(Plan { if_changed, verify, checksum, ..Plan::default() }).source("a", "new");
+        let now = inode(&bench);
+        let before = Inode { changed: earlier(now.changed), ..now };
+        for (seen, kept) in [(now, true), (before, kept)] {
+            let sides = [bench.from("a"), bench.from("a")].map(|spot| spot.open_path().unwrap());
+            let ran = bench.run(|worker| {
+                let job = file_data(sides, [&seen, &seen]);
+                let read = Ok(Checked { digest: Some("12".into()), ..Checked::default() });
+                let settled = settle_changes(worker, &job, &mut { seen }, Moved::default(), read);
+                settled.ok().and_then(Result::ok).and_then(|checked| checked.digest)
+            });
+            assert_eq!(ran.value.is_some(), kept, "{if_changed:?} {verify:?}");
+        }
+    }
 }
 
 #[test]
