@@ -154,6 +154,43 @@ fn an_image_of_which_nothing_is_proven_is_every_byte_the_same() {
 }
 
 #[test]
+fn an_image_that_changes_while_it_is_copied_fails_where_that_is_asked_for() {
+    if !has("mkfs.ext4") {
+        return;
+    }
+    for (option, status, kept) in [("fail", 1, true), ("retry", 1, true), ("warn", 0, false)] {
+        let dir = temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("files")).expect("it can be made");
+        fs::write(at("files/data"), vec![7; 6 << 20]).expect("it can be written");
+        tool(Command::new("mkfs.ext4").args(["-q", "-F", "-d"]).arg(at("files")).arg(at("disk")).arg("16M"));
+        settled(&at("disk"));
+        fs::write(at("copy"), "old").expect("it can be written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.args(["--smart", "--atomic", "--limit=2M", &format!("--if-changed={option}"), "disk", "copy"]);
+        command.current_dir(dir.path()).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it can be run");
+        let temporary = || {
+            let entries = fs::read_dir(dir.path()).expect("it can be read").flatten();
+            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".haul-")).collect::<Vec<_>>()
+        };
+        let has_begun = || temporary().iter().any(|entry| entry.metadata().is_ok_and(|found| found.blocks() > 0));
+        while !has_begun() {
+            assert!(child.try_wait().expect("it is ours").is_none(), "it ended too soon");
+            std::thread::yield_now();
+        }
+        let now = std::time::SystemTime::now();
+        File::open(at("disk")).and_then(|disk| disk.set_modified(now)).expect("its time can be set");
+        let output = child.wait_with_output().expect("it is ours");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{option}: {said}");
+        assert_eq!(said.contains("changed while it was being copied"), kept, "{option}: {said}");
+        assert_eq!(fs::read(at("copy")).expect("it is there") == b"old", kept, "{option}: {said}");
+        assert!(!said.is_empty() && temporary().is_empty(), "{option}: {said}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_together_is_refused() {
     let dir = temp_dir();
     for (arguments, message) in [

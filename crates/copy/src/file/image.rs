@@ -20,7 +20,7 @@ use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event};
 use crate::images::{ImageReport, RegionReport};
-use crate::plan::{CacheUse, Plan, SmartCopy, Sparse};
+use crate::plan::{CacheUse, IfChanged, Plan, SmartCopy, Sparse};
 use crate::report::{Reporter, Session};
 use crate::work::file_data::{Broken, FileData};
 
@@ -186,6 +186,11 @@ pub(crate) fn move_image(worker: &mut Worker<'_>, job: &FileData<'_>, looked: &m
     probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
     let done = done.map_err(|failure| Broken { error: failure.error })?;
     progress.count(&done.stats);
+    let changed = done.source_written || done.doubt.is_some();
+    if changed && matches!(cx.plan.if_changed, IfChanged::Fail | IfChanged::Retry) {
+        // Neither was what had been free at the first look free at the second, nor is all the rest of one moment.
+        return Err(Broken::by(Error::new(What::ChangedWhileCopied, job.source_path)));
+    }
     conclude(&mut worker.report, job, &mut looked.report, &done);
     session.tell_of_data(|| {
         Event::DataDone(DataReport {
@@ -344,7 +349,7 @@ fn options(plan: &Plan) -> Options {
         zero_scan: plan.data.sparse == Sparse::Always,
         queued: false,
         mode: haul_image::Mode::Copy,
-        // The run looks itself, and knows what the user wants then.
+        // `move_image` does what the user wants then.
         fail_if_written: false,
     }
 }
