@@ -313,6 +313,28 @@ fn inode_flags_that_differ_are_set_right() {
 }
 
 #[test]
+fn an_immutable_file_gets_all_names_that_links_to_it_have() {
+    if !["chattr", "lsattr"].iter().all(|program| has(program)) || !rustix::process::getuid().is_root() {
+        return skip("chattr is missing, or not root");
+    }
+    let Some(bed) = Bed::new() else { return };
+    let Some(disk) = bed.mount(Fs::Ext4) else { return };
+    let at = |name: &str| disk.join(name);
+    fs::create_dir(at("tree")).expect("a directory");
+    fs::write(at("file"), "contents").expect("it can be written");
+    for name in ["tree/a", "tree/b"] {
+        symlink("../file", at(name)).expect("a link");
+    }
+    run("chattr", &disk, &["+i", "file"]);
+    haul(&disk, &["-aTL", "--preserve=flags", "tree", "copy"]);
+    let listed = run("lsattr", &disk, &["copy/a"]);
+    let inodes = ["copy/a", "copy/b"].map(|name| fs::metadata(at(name)).expect("it is there").ino());
+    run("chattr", &disk, &["-i", "file", "copy/a"]);
+    assert!(listed.split_whitespace().next().is_some_and(|flags| flags.contains('i')), "{listed}");
+    assert_eq!(inodes[0], inodes[1]);
+}
+
+#[test]
 fn names_of_one_file_become_names_of_one_file() {
     for kind in KINDS {
         let dir = temp_dir();

@@ -11,7 +11,7 @@ use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::{Error, What};
 use crate::meta::{self, Caller, NewEntries, Object, PairMemory, Request, Side, XattrRules};
-use crate::plan::{ModeRule, Plan, Preserve, Wish};
+use crate::plan::{Dereference, ModeRule, Plan, Preserve, Wish};
 use crate::report::Reporter;
 
 /// An entry whose data or contents are in place.
@@ -89,7 +89,9 @@ impl<'a> Attributes<'a> {
     /// immutable or append-only file, so those two flags wait until the end of the run.
     pub(crate) fn set_of_file(&self, keep: &Keep<'_>, temporary: bool, report: &mut Reporter<'_>) -> Set {
         let preserve = &self.plan.preserve;
-        let may_be_linked = preserve.links && keep.source.inode.links > 1;
+        // Two symbolic links that are followed may lead to one file.
+        let follows = self.plan.dereference != Dereference::Never;
+        let may_be_linked = preserve.links && (keep.source.inode.links > 1 || follows);
         if !preserve.flags || !(may_be_linked || temporary) {
             return Set { kept: self.set(keep, report), deferred: None };
         }
@@ -141,7 +143,9 @@ impl<'a> Attributes<'a> {
             inode.permissions &= !SPECIAL_RIGHTS;
         }
         // It is not to be used under the old mode if that is not the one that it gets.
-        let narrow = meta::while_written(&inode, keep.source.inode, &self.plan.preserve);
+        let old = side(&replaced.fd, true, &inode, keep.dest.path).object;
+        let has_acl = || [old, keep.source.object].into_iter().any(meta::has_acl);
+        let narrow = meta::while_written(&inode, keep.source.inode, &self.plan.preserve, has_acl);
         let preserve = Preserve {
             mode: if narrow.is_some() { ModeRule::Default } else { ModeRule::Keep },
             ownership: true,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,8 +110,7 @@ impl Case {
     }
 }
 
-/// Makes both trees anew. All files of one case have a size of their own, by which they are known under other names.
-fn lay(room: &Path, size: usize) {
+fn lay_empty(room: &Path) {
     for tree in ["s", "d"] {
         let path = room.join(tree);
         if path.exists() {
@@ -118,6 +118,11 @@ fn lay(room: &Path, size: usize) {
         }
         fs::create_dir(path).expect("a directory");
     }
+}
+
+/// Makes both trees anew. All files of one case have a size of their own, by which they are known under other names.
+fn lay(room: &Path, size: usize) {
+    lay_empty(room);
     for case in Case::all() {
         let (source, dest) = (room.join("s").join(case.name()), room.join("d").join(case.name()));
         fs::write(&source, vec![NEW; size]).expect("a file");
@@ -177,10 +182,117 @@ const CALLS: &[&str] = &[
     "write",
 ];
 
+/// Who is let in by an ACL or by the group of a file, and by nothing else: a user, and a member of a group.
+const READERS: [[&str; 2]; 2] = [["65534", "65534"], ["65533", "4242"]];
+
+/// A file with an ACL, or to be one without: the group and the mode of each side, and what setfacl(1) adds.
+#[derive(Debug)]
+struct Listed {
+    source: (u32, &'static str),
+    /// None: it inherits from its directory.
+    old: Option<(u32, &'static str)>,
+    options: &'static str,
+}
+
+const LISTED: &[Listed] = &[
+    // The bits of the group are the mask of one of the two.
+    Listed { source: (0o660, "u:0:rw,g::---"), old: Some((0o660, "")), options: "-p" },
+    Listed { source: (0o640, ""), old: Some((0o600, "u:65534:rw")), options: "-p" },
+    Listed { source: (0o640, ""), old: Some((0o600, "u:65534:rw")), options: "-p --atomic" },
+    Listed { source: (0o660, "u:0:rw,g::---"), old: Some((0o660, "")), options: "--preserve=mode --engine=read-write" },
+    // New entries inherit.
+    Listed { source: (0o640, ""), old: None, options: "--preserve=mode" },
+    Listed { source: (0o660, "u:0:rw,g::---"), old: None, options: "--preserve=mode" },
+    Listed { source: (0o4750, ""), old: None, options: "-p" },
+    Listed { source: (0o2770, "u:65534:rx,g::---"), old: None, options: "-a" },
+    Listed { source: (0o4750, ""), old: Some((0o4755, "u:65534:rx")), options: "-p" },
+];
+
+fn lay_listed(room: &Path, case: &Listed) {
+    lay_empty(room);
+    let file = |path: &str, byte: u8, (mode, list): (u32, &str)| {
+        let path = room.join(path);
+        fs::write(&path, vec![byte; 10_000]).expect("a file");
+        Rights { owner: 0, group: 4242, mode }.set(&path);
+        if !list.is_empty() {
+            set_list(&path, &["-m", list]);
+            // The bits of the group, as the mask.
+            set_list(&path, &["-m", &format!("m::{}", (mode >> 3) & 7)]);
+        }
+    };
+    file("s/f", NEW, case.source);
+    case.old.into_iter().for_each(|old| file("d/f", b'o', old));
+    if case.old.is_none() {
+        set_list(&room.join("d"), &["-d", "-m", "u:65534:rwx,g:4242:rwx"]);
+    }
+}
+
+fn set_list(path: &Path, arguments: &[&str]) {
+    let status = Command::new("setfacl").args(arguments).arg(path).status();
+    assert!(status.is_ok_and(|status| status.success()), "{arguments:?} {path:?}");
+}
+
+/// Which of the readers can read new contents, under whatever name.
+fn read_by(room: &Path) -> [bool; 2] {
+    let names: Vec<String> = fs::read_dir(room.join("d"))
+        .expect("it can be read")
+        .flatten()
+        .map(|entry| format!("d/{}", entry.file_name().to_string_lossy()))
+        .filter(|name| fs::read(room.join(name)).is_ok_and(|bytes| bytes.contains(&NEW)))
+        .collect();
+    READERS.map(|[user, group]| {
+        names.iter().any(|name| {
+            let mut reader = Command::new("setpriv");
+            reader.args(["--reuid", user, "--regid", group, "--clear-groups", "test", "-r", name]);
+            // From here on: nobody may go through the directories above.
+            reader.current_dir(room).status().expect("setpriv can be run").success()
+        })
+    })
+}
+
+#[test]
+fn at_no_moment_of_a_copy_does_an_acl_let_in_whom_the_finished_file_does_not() {
+    if !["setfacl", "setpriv", "strace"].iter().all(|program| haul_testbed::guest::has(program)) {
+        return skip("setfacl, setpriv or strace is missing");
+    }
+    let Some(bed) = Bed::new() else { return };
+    let Some(disk) = bed.mount(Fs::Ext4) else { return };
+    let room = disk.join("listed");
+    fs::create_dir_all(&room).expect("a directory");
+    let (mut moments, mut ends, mut wrong) = (0, Vec::new(), Vec::new());
+    for case in LISTED {
+        lay_listed(&room, case);
+        let options = format!("-r {}", case.options);
+        assert!(traced(&room, &options, &[]).success(), "{case:?}");
+        let end = read_by(&room);
+        ends.push(end);
+        for (name, count) in counted(&room.join("trace")) {
+            for occurrence in 1..=count {
+                lay_listed(&room, case);
+                stopped_before(&room, &options, &name, occurrence);
+                moments += 1;
+                let now = read_by(&room);
+                if (0..2).any(|reader| now[reader] && !end[reader]) {
+                    wrong.push(format!("{case:?}, before {name} {occurrence}: {now:?}, in the end {end:?}"));
+                }
+            }
+        }
+    }
+    assert!(ends.iter().any(|end| end[0]), "somebody can read something: {ends:?}");
+    assert!(wrong.is_empty(), "{} of {moments}: {}", wrong.len(), wrong.join("\n"));
+}
+
+/// Ends the copy before it makes this call for the n-th time.
+fn stopped_before(room: &Path, options: &str, call: &str, occurrence: u32) {
+    let status = traced(room, options, &["-e", &format!("inject={call}:signal=SIGKILL:when={occurrence}")]);
+    assert_eq!(status.signal(), Some(9), "{options}, before {call} {occurrence}: {status}");
+}
+
+/// Not with --seccomp-bpf: strace 6.1 injects no signal then.
 fn traced(room: &Path, options: &str, more: &[&str]) -> ExitStatus {
     let mut command = Command::new("strace");
     let calls = format!("trace={}", CALLS.join(","));
-    command.args(["-qq", "-e", "signal=none", "-o", "trace", "--seccomp-bpf", "-f", "-e", &calls]).args(more);
+    command.args(["-qq", "-e", "signal=none", "-o", "trace", "-f", "-e", &calls]).args(more);
     command.arg(haul()).args(options.split(' ')).args(["--jobs=1", "-T", "s", "d"]);
     run(command, room, &room.join("said"))
 }
@@ -234,7 +346,7 @@ fn at_no_moment_of_a_copy_has_anybody_a_right_that_the_finished_file_does_not_gi
             let step = if all { 1 } else { (count * 2 / 3).max(1) };
             for occurrence in (1 + (index as u32 * 5) % step..=count).step_by(step as usize) {
                 lay(&room, 10_000);
-                traced(&room, options, &["-e", &format!("inject={name}:signal=SIGKILL:when={occurrence}")]);
+                stopped_before(&room, options, &name, occurrence);
                 moments += 1;
                 let objections = objections(&room);
                 if !objections.is_empty() {

@@ -179,11 +179,13 @@ fn make_ready(worker: &mut Worker<'_>, subject: &Subject<'_>, files: &OpenFiles,
         }
         return false;
     }
-    if let Some(mode) = meta::while_written(dest_inode, &files.source_inode, &cx.plan.preserve)
+    let sides = [&files.source, dest].map(|fd| Object { fd: fd.as_fd(), path_only: false });
+    let has_acl = || sides.into_iter().any(meta::has_acl);
+    if let Some(mode) = meta::while_written(dest_inode, &files.source_inode, &cx.plan.preserve, has_acl)
         && mode != dest_inode.permissions
     {
         // Where this is not possible, neither is what follows the data, which reports it.
-        Object { fd: dest.as_fd(), path_only: false }.set_mode(mode).ok();
+        sides[1].set_mode(mode).ok();
     }
     true
 }

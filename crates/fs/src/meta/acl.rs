@@ -20,6 +20,11 @@ pub fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BUSY)
 }
 
+/// Whether the inode has an ACL of its own that says more than its mode.
+pub fn is_there(object: Object<'_>) -> bool {
+    object.get_xattr(ACCESS, &mut Vec::new()).is_ok()
+}
+
 /// Says more than nine permission bits can: it has more than the entries for owner, group and others.
 pub fn is_extended(acl: &[u8]) -> bool {
     acl.len() > HEAD + 3 * ENTRY
@@ -45,15 +50,13 @@ pub fn from_mode(mode: u32) -> Vec<u8> {
 
 /// Sets the permission bits and takes away what an ACL says beyond them, in one call where there are ACLs.
 ///
-/// Setting an ACL leaves the set-user-ID, set-group-ID and sticky bits as they are; they are set if the mode has one.
+/// Setting an ACL leaves the set-user-ID, set-group-ID and sticky bits as they are; they are set if the mode has one. The ACL comes
+/// first: whom only the old one lets in must not meet a program with the rights of its owner.
 pub fn set_from_mode(object: Object<'_>, mode: u32) -> Result<(), Errno> {
     let special = mode & 0o7000 != 0;
-    if special {
-        object.set_mode(mode)?;
-    }
     match set_access(object, &from_mode(mode)) {
-        Err(errno) if is_unsupported(errno) && !special => object.set_mode(mode),
-        Err(errno) if is_unsupported(errno) => Ok(()),
+        Err(errno) if is_unsupported(errno) => object.set_mode(mode),
+        Ok(()) if special => object.set_mode(mode),
         result => result,
     }
 }

@@ -35,6 +35,7 @@ mod xattr;
 
 pub use haul_sys::object::Object;
 
+pub use acl::is_there as has_acl;
 pub use caller::Caller;
 pub use creation::{Creation, creation_mode, open_up};
 pub use flags::{before_data, seal};

@@ -51,8 +51,9 @@ pub fn keep(
 
 /// The permission bits that an old file has while new contents are written to it, where it gets its source's mode in the
 /// end: others may do no more than before, nor more than they may with the finished file; and the set-user-ID and
-/// set-group-ID bits of one owner do not stand on contents of another. `None` if it keeps its mode.
-pub fn while_written(old: &Inode, source: &Inode, preserve: &Preserve) -> Option<u32> {
+/// set-group-ID bits of one owner do not stand on contents of another. Where one of the two has an ACL, the bits of its group are the
+/// mask of that, and say nothing of whom it lets in: then only the owner is. `None` if it keeps its mode.
+pub fn while_written(old: &Inode, source: &Inode, preserve: &Preserve, has_acl: impl FnOnce() -> bool) -> Option<u32> {
     if preserve.mode != ModeRule::Keep {
         return None;
     }
@@ -60,7 +61,8 @@ pub fn while_written(old: &Inode, source: &Inode, preserve: &Preserve) -> Option
     if preserve.ownership && (old.user, old.group) != (source.user, source.group) {
         return Some(was & (0o700 | STICKY));
     }
-    Some(was & 0o700 | was & will & (SPECIAL | 0o077))
+    let others = if has_acl() { 0 } else { was & will & 0o077 };
+    Some(was & 0o700 | was & will & SPECIAL | others)
 }
 
 /// Adds the owner's write permission that extended attributes need, where the umask took it from the mode at creation.
@@ -125,9 +127,7 @@ fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(
     let inherited = dest.inode.permissions & SPECIAL;
     // The set-group-ID bit of a new directory stays, as it does where an ACL is set.
     let stays = dest.inode.kind == Kind::Directory && mode & SPECIAL == 0;
-    if has_too_much(request, mode) {
-        dest.object.set_mode(mode)?;
-    }
+    take_too_much(request, mode)?;
     if !has_no_acl(request) || inherited != 0 && mode & SPECIAL == 0 && !stays {
         return acl::set_from_mode(dest.object, mode);
     }
@@ -138,23 +138,25 @@ fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(
     dest.object.set_mode(if stays { mode | inherited } else { mode })
 }
 
-/// Setting an ACL leaves the special bits as they are, and one has to go. (A node that was made with them keeps them if its owner
-/// could not be kept, as with cp.)
-fn has_too_much(request: &Request<'_>, mode: u32) -> bool {
-    let dest = request.dest.inode;
-    !request.created && dest.kind != Kind::Directory && dest.permissions & SPECIAL & !mode != 0
+/// Setting an ACL leaves the special bits as they are, and one has to go. Until the ACL is set nobody but the owner is let in: the
+/// bits of the group are its mask. (A node that was made with them keeps them if its owner could not be kept, as with cp.)
+fn take_too_much(request: &Request<'_>, mode: u32) -> Result<(), Errno> {
+    let dest = request.dest;
+    let has_too_much =
+        !request.created && dest.inode.kind != Kind::Directory && dest.inode.permissions & SPECIAL & !mode != 0;
+    if has_too_much { dest.object.set_mode(mode & (SPECIAL | 0o700)) } else { Ok(()) }
 }
 
 fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), Errno> {
     let dest = request.dest.object;
-    let special = mode & SPECIAL != 0 || has_too_much(request, mode);
-    if special {
-        dest.set_mode(mode)?;
-    }
+    take_too_much(request, mode)?;
     let result = acl::set_access(dest, access);
-    if result.is_err() && !special {
+    if result.is_err() {
         // The mode is better than nothing; what failed is reported with the first error.
         dest.set_mode(mode).ok();
+    } else if mode & SPECIAL != 0 {
+        // After the ACL, which says who is let in: the bits of the group are its mask.
+        return dest.set_mode(mode);
     }
     result
 }
