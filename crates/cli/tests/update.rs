@@ -299,13 +299,20 @@ fn inode_flags_that_differ_are_set_right() {
         fs::create_dir(&dir).expect("a directory");
         scene(&dir);
         // `inner/one` has another name.
-        for [flag, name] in [["+d", "tree/same"], ["+d", "copy/quiet"], ["+i", "tree/mode"], ["+ai", "tree/inner/one"]]
-        {
+        for [flag, name] in [
+            ["+dc", "tree/same"],
+            ["+d", "copy/quiet"],
+            ["+i", "tree/mode"],
+            ["+ai", "tree/inner/one"],
+            ["+T", "tree/inner"],
+            ["+T", "copy"],
+        ] {
             run("chattr", &dir, &[flag, name]);
         }
         haul(&dir, &["-aT", "--preserve=flags", kind, "tree", "copy"]);
         let of = |top: &str| {
-            let listed = run("lsattr", &dir.join(top), &["same", "quiet", "mode", "inner/one", "two"]);
+            let listed =
+                run("lsattr", &dir.join(top), &["-d", ".", "same", "quiet", "mode", "inner", "inner/one", "two"]);
             listed.lines().map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(of("copy"), of("tree"), "{kind}");

@@ -44,10 +44,13 @@ pub fn before_data(request: &Request<'_>, report: Report<'_>) -> bool {
     project && flags
 }
 
-/// The flags of [`AFTER_DATA`], then the seal unless that has to wait. False if something could not be kept.
+/// The flags of [`AFTER_DATA`], then the seal unless that has to wait. What stood there before gets now what a new file or directory
+/// got before its data, as far as the filesystem sets it there. False if something could not be kept.
 pub fn after_data(request: &Request<'_>, report: Report<'_>) -> bool {
-    !request.preserve.flags
-        || keep_flags(request, &AFTER_DATA, report) && (request.seal_later || keep_flags(request, &SEAL, report))
+    let early = request.created || before_data(request, report);
+    let late = !request.preserve.flags
+        || keep_flags(request, &AFTER_DATA, report) && (request.seal_later || keep_flags(request, &SEAL, report));
+    early && late
 }
 
 /// Sets the flags immutable and append-only that [`super::finish`] left out. False if they could not be kept.
@@ -55,17 +58,34 @@ pub fn seal(request: &Request<'_>, report: Report<'_>) -> bool {
     !request.preserve.flags || keep_flags(request, &SEAL, report)
 }
 
-/// Whether the flags that [`after_data`] sets are there already.
+/// Whether the flags and the project ID that [`after_data`] sets are there already.
 pub(super) fn stand(request: &Request<'_>) -> bool {
-    if !request.preserve.flags {
-        return true;
-    }
-    let mask = AFTER_DATA.iter().chain(&SEAL).fold(0, |mask, (flag, _)| mask | flag.bits());
+    let [source, dest] = [request.source.object, request.dest.object];
+    (!request.preserve.flags || flags_stand(source, dest)) && (!request.preserve.project || project_stands(request))
+}
+
+fn flags_stand(source: Object<'_>, dest: Object<'_>) -> bool {
+    let all = BEFORE_DATA.iter().chain(&AFTER_DATA).chain(&SEAL);
+    let mask = all.fold(0, |mask, (flag, _)| mask | flag.bits());
     let flags_of = |object: Object<'_>| match object.inode_flags() {
         Err(errno) if has_none(errno) => Ok(0),
         flags => flags.map(|flags| flags & mask),
     };
-    flags_of(request.source.object).is_ok_and(|wanted| flags_of(request.dest.object) == Ok(wanted))
+    flags_of(source).is_ok_and(|wanted| flags_of(dest) == Ok(wanted))
+}
+
+fn project_stands(request: &Request<'_>) -> bool {
+    let project_of = |object: Object<'_>| match object.project() {
+        Err(errno) if has_none(errno) => Ok(Project::default()),
+        project => project,
+    };
+    project_of(request.source.object)
+        .is_ok_and(|project| project_of(request.dest.object) == Ok(wanted(request, project)))
+}
+
+/// Only directories hand their project ID on.
+fn wanted(request: &Request<'_>, project: Project) -> Project {
+    Project { inherited: project.inherited && request.dest.inode.kind == Kind::Directory, ..project }
 }
 
 /// The filesystem, or this kind of file on it, has no such attributes.
@@ -125,7 +145,7 @@ fn keep_project(request: &Request<'_>, report: Report<'_>) -> bool {
     }
     let (source, dest) = (request.source, request.dest);
     let wanted = match source.object.project() {
-        Ok(project) => Project { inherited: project.inherited && dest.inode.kind == Kind::Directory, ..project },
+        Ok(project) => wanted(request, project),
         Err(errno) if has_none(errno) => return true,
         Err(errno) => return complain(request, What::PreservingProject, "", errno, report),
     };

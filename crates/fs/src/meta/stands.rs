@@ -34,7 +34,10 @@ pub fn stands_unopened(request: &Request<'_>, names: [&OsStr; 2]) -> bool {
                 && has_xattrs(side.object.fd, name) == Ok(false)
         })
     };
-    !request.preserve.flags && inode_stands(request) && (!wants_attributes(request) || is_bare())
+    !request.preserve.flags
+        && !request.preserve.project
+        && inode_stands(request)
+        && (!wants_attributes(request) || is_bare())
 }
 
 /// What statx(2) tells.
