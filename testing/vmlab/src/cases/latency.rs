@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::lab::{Found, Lab, Outcome};
 use crate::network::on;
 use crate::served::{KINDS, SERVED, SHARED};
-use crate::{tool, tree};
+use crate::{haul, tool, tree};
 
 /// Added to each message of the head and to each of the server, in microseconds: half of the latency each.
 const DELAYS: [(&str, u32); 3] = [("no", 0), ("1 ms of", 500), ("10 ms of", 5000)];
@@ -118,7 +118,7 @@ fn timed(lab: &mut Lab, work: &Work, micros: u32) -> Outcome {
         let with = |jobs: u32| (format!("haul --jobs={jobs}"), format!("haul -aT --jobs={jobs} {from} {to}"));
         programs.extend([1, 2, 4, 8, 16].map(with));
     }
-    let mut best = vec![f64::INFINITY; programs.len()];
+    let (mut best, mut chose) = (vec![f64::INFINITY; programs.len()], String::new());
     for round in 0..ROUNDS {
         for turn in 0..programs.len() {
             let which = (turn + round) % programs.len();
@@ -128,7 +128,10 @@ fn timed(lab: &mut Lab, work: &Work, micros: u32) -> Outcome {
             tool::run(&format!("{program} --version"))?;
             delay(micros)?;
             let start = Instant::now();
-            tool::run(&programs[which].1)?;
+            match programs[which].1.strip_prefix("haul ") {
+                Some(arguments) => chose = haul::right(arguments)?.chose(),
+                None => tool::run(&programs[which].1)?,
+            }
             // What waits to be sent belongs to it.
             rustix::fs::sync();
             let seconds = start.elapsed().as_secs_f64();
@@ -154,7 +157,7 @@ fn timed(lab: &mut Lab, work: &Work, micros: u32) -> Outcome {
     if work.many {
         write!(found, "its own choice takes {:.2} of the best", best[2] / fixed).map_err(|error| error.to_string())?;
     }
-    Ok(Found { chose: String::new(), found: found.trim_end_matches(", ").to_owned() })
+    Ok(Found { chose, found: found.trim_end_matches(", ").to_owned() })
 }
 
 /// On the server, where that is quick.
