@@ -154,8 +154,10 @@ fn keep(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan
     match compared(source.inode, &existing.target, answers, plan) {
         None => return Some(Decision::Ask(Fact::Contents)),
         Some(reason) => match (up_to_date(reason), answers.kept_for_other) {
-            (Some(Kept::Same), None) if existing.has_several_names() => return Some(Decision::Ask(Fact::KeptForOther)),
-            // Two sources are two files.
+            // Two sources are two files. Without contents nothing is made for the second one.
+            (Some(Kept::Same), None) if existing.has_several_names() && !plan.attributes_only => {
+                return Some(Decision::Ask(Fact::KeptForOther));
+            }
             (Some(Kept::Same), Some(true)) => {}
             (Some(why), _) => return Some(Decision::Keep(why)),
             (None, _) => {}

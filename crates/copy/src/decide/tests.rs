@@ -513,6 +513,9 @@ fn two_sources_are_not_left_as_one_file() {
         let decision = world.decision(&plan).unwrap();
         assert_eq!(matches!(decision, Decision::Keep(_)), kept, "{update:?} {links} {other:?} {decision:?}");
         assert!(kept || decision == Decision::Remove, "{decision:?}");
+        let plan = Plan { attributes_only: true, ..plan };
+        world.answers.kept_for_other = None;
+        assert!(matches!(world.decision(&plan), Some(Decision::Keep(_))), "{update:?}: without contents");
     }
 }
 

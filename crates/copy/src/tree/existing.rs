@@ -2,6 +2,7 @@
 
 use std::iter;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use haul_io::verify::Checked;
 use haul_sys::Errno;
@@ -16,6 +17,7 @@ use crate::file::open::open_regular;
 use crate::finish::removal::Removal;
 use crate::finish::{deletion, moved, naming, shard};
 use crate::journal::{Digest, Fingerprint};
+use crate::links::DestDir;
 use crate::plan::{Dereference, Overwrite, Plan};
 use crate::publish::backup;
 use crate::report::Reporter;
@@ -358,8 +360,9 @@ fn decision(
 /// Whether another source has found its copy in this file. Where that is not known, it is taken for one: a copy of its own is
 /// right in any case.
 fn is_kept_for_other(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
-    let kept = &cx.services.kept;
-    subject.level.dir.is_some_and(|dir| kept.is_of_other(&existing.target, &subject.inode, dir).unwrap_or(true))
+    let is_of_other =
+        |dir: &Arc<DestDir>| cx.services.kept.is_of_other(&existing.target, &subject.inode, subject.dest.path, dir);
+    subject.level.dir.is_some_and(|dir| is_of_other(dir).unwrap_or(true))
 }
 
 /// Leaves the destination as it is. A file that is up to date may still have another name in the source that was copied before:
