@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -257,12 +257,22 @@ impl Slot {
 }
 
 impl Partial {
+    /// Removes a new file, or says that an old one is damaged. Meanwhile the path of a new one is in `removing`.
     fn remove(&mut self, removing: &Mutex<Option<PathBuf>>) -> Option<Error> {
         let (dir, file) = self.open.take()?;
         let path = PathBuf::from(&self.path);
-        let spot = Spot::new(dir.as_fd(), &self.name, &path);
+        if self.created {
+            *lock(removing) = Some(path.clone());
+        }
+        let problem = self.removed(dir.as_fd(), &file, path);
+        *lock(removing) = None;
+        problem
+    }
+
+    fn removed(&self, dir: BorrowedFd<'_>, file: &File, path: PathBuf) -> Option<Error> {
+        let spot = Spot::new(dir, &self.name, &path);
         let there = spot.inode().ok()?;
-        let ours = match &file {
+        let ours = match file {
             File::Intended => there.kind == Kind::Regular && there.size == 0 && is_written_here(&there),
             File::Open(file) => Inode::of(file.as_fd()).is_ok_and(|written| there.is_same_file_as(&written)),
             File::Nameless(id) => there.id == *id,
@@ -273,10 +283,7 @@ impl Partial {
         if !self.created {
             return Some(Error::new(What::Damaged, path));
         }
-        *lock(removing) = Some(path.clone());
-        let unlinked = spot.unlink();
-        *lock(removing) = None;
-        match (unlinked, file) {
+        match (spot.unlink(), file) {
             // Its maker was quicker.
             (Ok(()) | Err(Errno::NOENT), _) => None,
             // What has no name of its own yet nobody takes for a copy.
