@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_sys::Errno;
-use haul_sys::inode::Inode;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 
 use super::replace::make_or_replace;
@@ -160,8 +160,12 @@ pub(crate) fn would_destroy_source((source, inode): (Spot<'_>, &Inode), dest: Sp
     if same_name && is_source(dest.beside(&suffixed, dest.path).inode_following()) {
         return true;
     }
-    let name = backup_name(dest, plan, None);
-    inode.links == 1 && name.is_ok_and(|(name, numbered)| !numbered && is_source(dest.beside(&name, dest.path).inode()))
+    // Which of its names leads to the source is not asked where that has several: one that a link leads to may be this one.
+    let is_reached = || source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
+    let simple = simple_name(base, &plan.backup_suffix);
+    is_source(dest.beside(&simple, dest.path).inode())
+        && (inode.links == 1 || is_reached())
+        && backup_name(dest, plan, None).is_ok_and(|(_, numbered)| !numbered)
 }
 
 #[cfg(test)]
@@ -196,8 +200,9 @@ mod tests {
             (&cut, &longer, Backup::Simple, true),
             ("foo~", "foo", Backup::Existing, true),
             ("to-foo~", "foo", Backup::Numbered, false),
-            // Its other name stays, and so does what a link leads to.
-            ("to-linked", "bar", Backup::Simple, false),
+            // It may be the name that the link leads to; a name of its own stays, and so does what a link leads to.
+            ("to-linked", "bar", Backup::Simple, true),
+            ("linked", "bar", Backup::Simple, false),
             ("foo", "link", Backup::Simple, false),
             ("bar", "foo", Backup::Simple, false),
         ] {
