@@ -90,7 +90,11 @@ impl<'a> Attributes<'a> {
     pub(crate) fn set_of_file(&self, keep: &Keep<'_>, temporary: bool, report: &mut Reporter<'_>) -> Set {
         let preserve = &self.plan.preserve;
         // Two symbolic links that are followed may lead to one file.
-        let follows = self.plan.dereference != Dereference::Never;
+        let follows = match self.plan.dereference {
+            Dereference::Never => false,
+            Dereference::Operands => self.plan.sources.len() > 1,
+            Dereference::Always => true,
+        };
         let may_be_linked = preserve.links && (keep.source.inode.links > 1 || follows);
         if !preserve.flags || !(may_be_linked || temporary) {
             return Set { kept: self.set(keep, report), deferred: None };
