@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use haul_copy::list::{self, FileList, LoadError};
 use haul_copy::plan::Plan;
 use haul_copy::run;
 use haul_sys::inode::{FileId, Inode, Time};
-use haul_sys::rustix::fs::{CWD, OFlags};
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use tempfile::TempPath;
 
 use crate::quote::Quoter;
@@ -48,7 +48,13 @@ pub fn load_list(path: &Path, quoter: &Quoter) -> Result<FileList, Vec<u8>> {
     })
 }
 
-type Standing = (FileId, Option<Time>, Time);
+/// What has a name: which file it is, and what shows when it was written last.
+struct Standing {
+    is: (FileId, Option<Time>, Time, u64),
+    /// While it is open its number stays its own, also on filesystems that number files as they are looked at.
+    #[expect(dead_code, reason = "it is held")]
+    held: OwnedFd,
+}
 
 /// A file that gets its name when it is complete.
 pub struct ListFile {
@@ -134,8 +140,8 @@ impl ListFile {
         if durable {
             self.out.get_ref().sync_all()?;
         }
-        let stands = standing_at(&self.path);
-        if stands.is_some() && stands != self.stood {
+        let stood = self.stood.as_ref().map(|stood| stood.is);
+        if standing_at(&self.path).is_some_and(|stands| Some(stands.is) != stood) {
             return Err(io::Error::other("a file of this name was written meanwhile, and stays"));
         }
         temporary.persist(&self.path).map_err(|error| error.error)?;
@@ -146,9 +152,12 @@ impl ListFile {
     }
 }
 
-/// Which file has this name, and when it changed last.
+/// What has this name.
 fn standing_at(path: &Path) -> Option<Standing> {
-    Inode::at(CWD, path.as_os_str()).ok().map(|inode| (inode.id, inode.born, inode.changed))
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = openat(CWD, path, flags, Mode::empty()).ok()?;
+    let inode = Inode::of(held.as_fd()).ok()?;
+    Some(Standing { held, is: (inode.id, inode.born, inode.changed, inode.size) })
 }
 
 /// Where a list of this name goes: a symbolic link stays, and the list goes to where it leads.
@@ -213,14 +222,15 @@ mod tests {
             list.write(b"list");
             (name, list)
         });
-        fs::write(at("written"), "new").unwrap();
+        fs::write(at("written"), "newer").unwrap();
         fs::write(at("other"), "new").and_then(|()| fs::rename(at("other"), at("replaced"))).unwrap();
         fs::remove_file(at("removed")).unwrap();
         fs::write(at("made"), "new").unwrap();
         let ended =
             lists.each_mut().map(|(name, list)| (list.finish(false).is_ok(), fs::read_to_string(at(name)).unwrap()));
-        let [list, new] = [(true, "list".to_owned()), (false, "new".to_owned())];
-        assert_eq!(ended, [list.clone(), new.clone(), new.clone(), list.clone(), list, new]);
+        let [list, newer, new] =
+            [(true, "list"), (false, "newer"), (false, "new")].map(|(ok, text)| (ok, text.to_owned()));
+        assert_eq!(ended, [list.clone(), newer, new.clone(), list.clone(), list, new]);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "nothing else stays");
     }
 
