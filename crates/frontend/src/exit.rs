@@ -26,7 +26,10 @@ pub fn comparison(summary: &compare::Summary, written: bool) -> u8 {
 
 /// The status where the command line cannot be obeyed: who asks for a comparison must not take it for a difference.
 pub fn misuse(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> u8 {
-    if arguments.into_iter().any(|word| word.as_ref() == "--compare") { TROUBLE } else { FAILURE }
+    // Also cut, as the parser takes it. What is shorter begins other options, too.
+    let compares =
+        |word: &OsStr| word.len() >= "--com".len() && "--compare".as_bytes().starts_with(word.as_encoded_bytes());
+    if arguments.into_iter().any(|word| compares(word.as_ref())) { TROUBLE } else { FAILURE }
 }
 
 /// The status for a run that ended like this, after this signal, with or without a failure to write the output.
@@ -46,6 +49,14 @@ pub fn status(summary: &Summary, signal: Option<i32>, output_failed: bool) -> u8
 mod tests {
     use super::*;
     use std::path::PathBuf;
+
+    #[test]
+    fn a_comparison_that_cannot_begin_is_no_difference() {
+        for (word, status) in [("--compare", 2), ("--comp", 2), ("--com", 2), ("--compared", 1), ("--co", 1), ("-c", 1)]
+        {
+            assert_eq!(misuse([word, "a", "b"]), status, "{word}");
+        }
+    }
 
     #[test]
     fn a_comparison_ends_as_diff_does() {
