@@ -106,6 +106,8 @@ impl Options {
             plan.jobs = self.jobs;
             // open(2) for writing does so, and shutil with it.
             plan.write_through_dangling_link = !self.archive;
+            // os.makedirs() takes a link to a directory for one.
+            plan.keep_directory_symlink = !self.archive;
             if self.archive {
                 plan.if_changed = IfChanged::Warn;
             }

@@ -187,6 +187,18 @@ class AsShutil(InTemporaryDirectory):
         _, errors = self.both_trees(lambda dst: write(f"{dst}/link", b"old"), False, symlinks=True, dirs_exist_ok=True)
         self.assertEqual(len(errors), 1)
 
+    def test_links_to_directories_at_the_destination(self):
+        os.makedirs("s/sub")
+        write("s/sub/f", b"new")
+        for name, copytree in (("theirs", shutil.copytree), ("ours", haul_copy.copytree)):
+            os.makedirs(f"{name}-else")
+            os.makedirs(f"{name}-real")
+            os.symlink(f"../{name}-else", f"{name}-real/sub")
+            os.symlink(f"{name}-real", name)
+            copytree("s", name, dirs_exist_ok=True)
+            self.assertEqual(os.listdir(f"{name}-else"), ["f"])
+            self.assertTrue(os.path.islink(f"{name}-real/sub") and os.path.islink(name))
+
     def test_a_folder_where_a_file_is(self):
         self.make_tree()
         os.makedirs("dst/a")
@@ -332,6 +344,9 @@ class BesideShutil(InTemporaryDirectory):
     def test_a_result_says_what_was_done(self):
         self.make_tree()
         os.link("src/a", "src/other-name")
+        for exclude in ("empty", b"empty"):
+            with self.assertRaises(TypeError):
+                haul_copy.replicate("src", "dst", exclude=exclude)
         result = haul_copy.replicate("src", "dst", digest="sha256", exclude=["/nothing", "empty"])
         self.assertEqual((result.copied, result.hard_links, result.symbolic_links, result.excluded), (4, 1, 2, 2))
         self.assertEqual(result.bytes, 100_000 + len("contentsoddbytes"))

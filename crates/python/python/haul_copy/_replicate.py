@@ -113,6 +113,9 @@ def replicate(
 
     Raises Error, with what was done all the same, or Cancelled.
     """
+    if isinstance(exclude, (str, bytes)):
+        # Each of its characters would be a pattern.
+        raise TypeError(f"exclude is {exclude!r}: it must be patterns, as in [{exclude!r}]")
     options = {
         "archive": True,
         "follow": follow,
