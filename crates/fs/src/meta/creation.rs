@@ -28,8 +28,8 @@ pub struct Creation {
 
 /// With which mode to make a copy of this source, as a file of this kind, where new entries are of this sort.
 ///
-/// A file that will change hands is made for its owner alone, and so is one whose mode alone is kept: an ACL of the source, whose
-/// mask is in the mode, or one that it inherits, says more than that. A directory is made without write permission for others,
+/// A file that will change hands is made for its owner alone, and so is a regular one whose mode alone is kept: an ACL of the source,
+/// whose mask is in the mode, or one that it inherits, says more than that. A directory is made without write permission for others,
 /// who could place entries in it before it is ready. For a symbolic link the mode has no meaning.
 pub fn creation_mode(
     kind: Kind,
@@ -39,11 +39,11 @@ pub fn creation_mode(
     caller: Caller,
 ) -> Creation {
     let changes_hands = entries.owner != Some((source.user, source.group));
-    let mode_alone = preserve.mode == ModeRule::Keep && !preserve.ownership;
+    let mode_alone = preserve.mode == ModeRule::Keep && !preserve.ownership && kind == Kind::Regular;
     let omitted = source.permissions
         & match kind {
             // As long as it is being filled, nobody else has business in it.
-            Kind::Directory if preserve.ownership || mode_alone => GROUP_AND_OTHERS,
+            Kind::Directory if preserve.ownership => GROUP_AND_OTHERS,
             Kind::Directory => WRITE_OF_GROUP_AND_OTHERS,
             _ if preserve.ownership && changes_hands || mode_alone => GROUP_AND_OTHERS,
             _ => 0,
