@@ -55,6 +55,7 @@ pub struct Record {
 /// Every method gives what making, reading or writing the file said.
 #[derive(Debug)]
 pub struct Pages {
+    /// Empty until the first page is asked for: most copies meet no file with several names.
     memory: Vec<Box<Page>>,
     /// How many pages may be in memory.
     limit: usize,
@@ -62,7 +63,7 @@ pub struct Pages {
     count: usize,
     spill: Option<File>,
     /// The page of the file that was asked for last, as it is there, and which one it is.
-    last: Box<Page>,
+    last: Option<Box<Page>>,
     last_place: Option<usize>,
     hashing: RandomState,
 }
@@ -82,11 +83,11 @@ impl Pages {
 
     fn within(limit: usize) -> Pages {
         Pages {
-            memory: vec![empty()],
+            memory: Vec::new(),
             limit,
             count: 1,
             spill: None,
-            last: empty(),
+            last: None,
             last_place: None,
             hashing: RandomState::new(),
         }
@@ -152,13 +153,13 @@ impl Pages {
             if new < self.limit {
                 self.memory.push(goes);
             } else {
-                self.last = goes;
+                self.last = Some(goes);
                 self.save(new)?;
             }
             match self.memory.get_mut(old) {
                 Some(page) => *page = stays,
                 None => {
-                    self.last = stays;
+                    self.last = Some(stays);
                     self.save(old)?;
                 }
             }
@@ -169,27 +170,29 @@ impl Pages {
 
     /// A page, to be looked at or changed; [`Pages::save`] follows a change.
     fn load(&mut self, place: usize) -> Result<&mut Page, Errno> {
+        if self.memory.is_empty() {
+            self.memory.push(empty());
+        }
         if place < self.memory.len() {
             return Ok(&mut self.memory[place]);
         }
+        let last = self.last.get_or_insert_with(empty);
         if self.last_place != Some(place) {
             self.last_place = None;
             let (file, start) = in_file(self.spill.as_ref(), place, self.limit)?;
             // Every page was written before it is read.
-            file.read_exact_at(&mut *self.last, start).map_err(errno_of)?;
+            file.read_exact_at(&mut **last, start).map_err(errno_of)?;
             self.last_place = Some(place);
         }
-        Ok(&mut self.last)
+        Ok(last)
     }
 
     /// Writes the page that was loaded last, if it is one of the file.
     fn save(&mut self, place: usize) -> Result<(), Errno> {
-        if place < self.memory.len() {
-            return Ok(());
-        }
+        let Some(last) = self.last.as_ref().filter(|_| place >= self.memory.len()) else { return Ok(()) };
         self.last_place = None;
         let (file, start) = in_file(self.spill.as_ref(), place, self.limit)?;
-        file.write_all_at(&*self.last, start).map_err(errno_of)?;
+        file.write_all_at(&**last, start).map_err(errno_of)?;
         self.last_place = Some(place);
         Ok(())
     }
