@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -45,8 +44,8 @@ struct Call {
     persona: Persona,
 }
 
-/// Runs the command with the arguments of this process.
-pub fn main() -> ExitCode {
+/// Runs the command with the arguments of this process and gives its exit status.
+pub fn main() -> u8 {
     let started = Instant::now();
     let mut arguments = env::args_os();
     let misused = exit::misuse(env::args_os());
@@ -65,24 +64,24 @@ pub fn main() -> ExitCode {
     };
     match wanted {
         Ok(Invocation::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
-        Ok(Invocation::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
+        Ok(Invocation::Compare(plan, show)) => compare::compare(&report, &plan, show, None),
         Ok(Invocation::Punch(request)) => punch::punch(&report, &request),
-        Ok(Invocation::Print(Information::Help)) => ExitCode::from(report.print_only(&help::help(&name))),
+        Ok(Invocation::Print(Information::Help)) => report.print_only(&help::help(&name)),
         Ok(Invocation::Print(Information::Version)) => {
             let program = if persona == Persona::Cp { "cp (haul)" } else { "haul" };
-            ExitCode::from(report.print_only(&help::version(program)))
+            report.print_only(&help::version(program))
         }
         Err(complaint) => refuse(&report, &complaint, misused),
     }
 }
 
-fn refuse(report: &Report, complaint: &Complaint, status: u8) -> ExitCode {
+fn refuse(report: &Report, complaint: &Complaint, status: u8) -> u8 {
     report.refuse(complaint);
-    ExitCode::from(status)
+    status
 }
 
 /// Prepares a copy and runs it.
-fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options: RunOptions) -> ExitCode {
+fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options: RunOptions) -> u8 {
     let with_progress = report.wants_progress(show.progress) && !plan.dry_run;
     // Scripts read what cp says.
     let every_error = call.persona == Persona::Cp || show.verbose;
@@ -111,7 +110,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     report.start(&plan);
     let report = Arc::new(report);
     if !throttle(&report, &options.throttling) {
-        return ExitCode::FAILURE;
+        return exit::FAILURE;
     }
     // Called as cp it prints what cp prints.
     let sums_up = with_progress && !show.quiet && call.persona == Persona::Haul;
@@ -203,7 +202,7 @@ struct Command {
 }
 
 impl Command {
-    fn copy(&self) -> ExitCode {
+    fn copy(&self) -> u8 {
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
         let caught = self.start_watching(&partials, &self.skip).unwrap_or_default();
@@ -239,7 +238,7 @@ impl Command {
     }
 
     /// `--list-out`.
-    fn list(&self, path: &Path) -> ExitCode {
+    fn list(&self, path: &Path) -> u8 {
         let unwritten = |error| words::cannot_write(FILE_LIST, path, &error, self.report.quoter());
         // A place where no file can be is known at once.
         let list = match ListFile::begin(path) {
@@ -305,11 +304,11 @@ impl Command {
         watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), skip.to_vec(), abandon)
     }
 
-    fn end(&self, summary: &Summary, signal: Option<i32>, status: u8) -> ExitCode {
+    fn end(&self, summary: &Summary, signal: Option<i32>, status: u8) -> u8 {
         if let Some(signal) = signal.filter(|_| summary.cancelled) {
             end_by(signal, self.call.persona);
         }
-        ExitCode::from(status)
+        status
     }
 
     fn record<'a>(&self, summary: &'a Summary, status: u8) -> Record<'a> {

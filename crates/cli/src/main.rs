@@ -1,7 +1,6 @@
 //! The commands `haul` and, by those names, `cp` and `smartcp`.
+#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 #![forbid(unsafe_code)]
-
-use std::process::ExitCode;
 
 use haul_sys::memory::Allocator;
 
@@ -9,6 +8,10 @@ use haul_sys::memory::Allocator;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-fn main() -> ExitCode {
-    haul::app::main()
+#[cfg(all(target_env = "gnu", not(test)))]
+haul_sys::main!(haul::app::main);
+
+#[cfg(not(all(target_env = "gnu", not(test))))]
+fn main() -> std::process::ExitCode {
+    haul::app::main().into()
 }

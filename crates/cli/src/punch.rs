@@ -1,9 +1,9 @@
 //! `haul --smart --punch`: gives back the free space of images in place.
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
+use haul_frontend::exit;
 use haul_frontend::options::Punch;
 use haul_frontend::report::Report;
 use haul_frontend::size::human_size;
@@ -12,7 +12,7 @@ use haul_image::{Punched, System};
 use haul_sys::kernel::{Kernel, Linux};
 
 /// Does it for each image in turn.
-pub(crate) fn punch(report: &Report, request: &Punch) -> ExitCode {
+pub(crate) fn punch(report: &Report, request: &Punch) -> u8 {
     let kernel: Arc<dyn Kernel> = Arc::new(Linux);
     let mut failed = false;
     for image in &request.images {
@@ -27,7 +27,7 @@ pub(crate) fn punch(report: &Report, request: &Punch) -> ExitCode {
         }
     }
     failed |= !report.finish();
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if failed { exit::FAILURE } else { exit::SUCCESS }
 }
 
 fn text(path: &Path, done: &Punched, request: &Punch, report: &Report) -> Vec<u8> {

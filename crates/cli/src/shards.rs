@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::ExitCode;
 
 use haul_copy::plan::{Job, Plan};
 use haul_copy::run::{self, ShardReport};
+use haul_frontend::exit;
 use haul_frontend::report::Report;
 use haul_frontend::words;
 
@@ -23,7 +23,7 @@ pub fn report(shards: &ShardReport, is_list: bool, report: &Report) {
 }
 
 /// `--shard=status`: 0 if all are done, 1 if one is missing or nothing can be said.
-pub fn status(plan: &Plan, report: &Report) -> ExitCode {
+pub fn status(plan: &Plan, report: &Report) -> u8 {
     let complete = match run::shard_status(plan) {
         Ok(Some(shards)) => {
             let other = match &plan.job {
@@ -48,7 +48,7 @@ pub fn status(plan: &Plan, report: &Report) -> ExitCode {
             false
         }
     };
-    if report.finish() && complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.finish() && complete { exit::SUCCESS } else { exit::FAILURE }
 }
 
 /// `k of N shards are done`, and which are missing.

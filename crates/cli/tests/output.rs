@@ -103,6 +103,16 @@ fn output_that_cannot_be_written_fails_the_run_as_cps_does() {
 }
 
 #[test]
+fn messages_go_to_no_file_where_standard_descriptors_are_closed() {
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"] {
+        let (_, dir) = run_in_scene(HAUL, &format!("cp -rv nothing a b tree dest {closed}"), "");
+        let file = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+        assert_eq!(file("dest/a") + &file("dest/b") + &file("dest/tree/inner/c"), "new contentsoldc", "{closed}");
+        assert_eq!(file("a") + &file("b") + &file("tree/inner/c"), "new contentsoldc", "{closed}: the sources");
+    }
+}
+
+#[test]
 fn the_question_before_a_file_is_replaced_is_cps_and_so_is_its_answer() {
     for answer in ["y\n", "Y\n", "yes\n", "n\n", "\n", "", "y", " y\n", "no\ny\n", "1\n"] {
         for script in ["cp -i a b; cat b", "cp -iv a b tree/inner/c dest; cp -iv a b tree/inner/c dest; true"] {

@@ -11,6 +11,7 @@
 
 pub mod child;
 mod close;
+pub mod entry;
 pub mod filesystem;
 #[cfg(feature = "namespaces")]
 pub mod for_tests;

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,17 +32,17 @@ use options::{Invocation, Request};
 const CHANGED: u8 = 3;
 
 /// Runs the command with these arguments.
-pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Report) -> ExitCode {
+pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Report) -> u8 {
     let posix = env::var_os("POSIXLY_CORRECT").is_some();
     let request = match options::parse(arguments, posix, report.quoter()) {
         Ok(Invocation::Copy(request)) => request,
-        Ok(Invocation::Print(Information::Help)) => return ExitCode::from(report.print_only(&help_text(name))),
+        Ok(Invocation::Print(Information::Help)) => return report.print_only(&help_text(name)),
         Ok(Invocation::Print(Information::Version)) => {
-            return ExitCode::from(report.print_only(&help::version("smartcp (haul)")));
+            return report.print_only(&help::version("smartcp (haul)"));
         }
         Err(complaint) => {
             report.refuse(&complaint);
-            return ExitCode::from(exit::FAILURE);
+            return exit::FAILURE;
         }
     };
     let mut command = Command {
@@ -61,7 +60,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     let summary = Summary { failed, cancelled, ..Summary::default() };
     let status = exit::status(&summary, caught.signal(), !command.report.finish());
     let changed = status == exit::SUCCESS && command.written.into_inner();
-    ExitCode::from(if changed { CHANGED } else { status })
+    if changed { CHANGED } else { status }
 }
 
 /// The text of `--help` under this name.
