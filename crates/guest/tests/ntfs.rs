@@ -438,7 +438,7 @@ fn copies_of_a_mounted_volume_are_refused_or_right() {
 fn free_without_page_files(image: &Path) -> Findings {
     let image = open(image);
     let session = Session::new(&image, Budget::for_image(image.size()));
-    Ntfs.free(&session.view(), &Options { drop_page_files: true }).unwrap()
+    Ntfs.free(&session.view(), &Options { drop_page_files: true, ..Options::default() }).unwrap()
 }
 
 #[test]

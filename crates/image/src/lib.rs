@@ -22,15 +22,15 @@
 //! * **A map of free bytes** (`found`) is good only as long as what it was read from stays the same: that is read again
 //!   at the end. If it has changed, or somebody wrote to the image at all (`changes`), or uses it by then (`in_use`),
 //!   the free ranges are copied after all. An image that somebody uses at the beginning (QEMU's locks, any other lock,
-//!   open for writing, a loop device, a mount, VMware's lock directories) is not mapped, unless the caller says that it
-//!   is a frozen snapshot.
+//!   open for writing, a loop device, a mount, VMware's lock directories), or that a saved machine or another disk goes on
+//!   from, is not mapped, unless the caller says that it is a frozen snapshot.
 //! * **The pieces** are the source's own extents without what haul-guest proves free, both trimmed inwards to 4 KiB.
 //! * **The destination is emptied last** (`dest`), and a container that is kept is copied file by file (`keep`).
 //! * **`copied + write_skipped = total`** at the end ([`Stats`]); `read_skipped` is a part of `write_skipped` if zeros
 //!   are skipped.
 //!
-//! `image` is one copy from first to last; `punch` frees space in place. `in_use` asks `layers`, `processes` and
-//! `suspended`, which read what `system` names. In a run of haul-copy all this is
+//! `image` is one copy from first to last; `punch` frees space in place. `in_use` asks `layers`, `processes`,
+//! `suspended` and `overlays`, which read what `system` names. In a run of haul-copy all this is
 //! only the data step of a file.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
@@ -45,6 +45,7 @@ mod io_mode;
 mod keep;
 mod layers;
 mod options;
+mod overlays;
 mod pieces;
 mod pipeline;
 mod processes;

@@ -67,7 +67,9 @@ pub fn punch(
         Contents::Bytes(why) => return Err(refused(why)),
     };
     let disk: &dyn ReadAt = kept.as_ref().map_or(&image, |kept| kept.disk());
-    let map = haul_guest::map::map(disk, &haul_guest::fs::Options::default());
+    // What an overlay somewhere else has of it cannot be seen, and what is punched is gone.
+    let options = haul_guest::fs::Options { only_unmounted: true, ..haul_guest::fs::Options::default() };
+    let map = haul_guest::map::map(disk, &options);
     let refusal = map.regions.iter().find(|region| matches!(region.verdict, Verdict::Refused(_)));
     if let (true, Some(region)) = (required, refusal) {
         return Err(refused(format!("{}: {}", region.place, region.verdict.reason().unwrap_or_default())));

@@ -2,17 +2,14 @@
 //! disk may be in use when they go on, so the maps on the disk prove nothing.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
-
 use haul_sys::inode::{Inode, Kind};
 
-use super::system::{System, dir_of, entries, names_of};
+use super::system::{System, dir_of, entries, names_of, open_regular};
 
 /// How files begin in which libvirt saves a machine, whole or half. The description of the machine follows
 /// (`qemu_saveimage.h`).
@@ -62,18 +59,11 @@ fn has_magic_of_libvirt(start: &[u8]) -> bool {
     LIBVIRT.iter().any(|magic| start.starts_with(magic))
 }
 
-/// The first bytes of a regular file. Nothing is waited for.
+/// The first bytes of a regular file.
 fn start(file: &Path, most: u64) -> Option<Vec<u8>> {
-    // What opening means is known of a regular file only, and what else may have its name: a FIFO, a device.
-    if !fs::metadata(file).is_ok_and(|found| found.is_file()) {
-        return None;
-    }
-    let opened = openat(CWD, file, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    if Inode::of(opened.as_fd()).ok()?.kind != Kind::Regular {
-        return None;
-    }
+    let (opened, _) = open_regular(file)?;
     let mut start = Vec::new();
-    File::from(opened).take(most).read_to_end(&mut start).ok()?;
+    opened.take(most).read_to_end(&mut start).ok()?;
     Some(start)
 }
 
@@ -96,6 +86,11 @@ fn quoted(path: &Path) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use haul_sys::rustix::fs::{CWD, Mode};
+
     use super::*;
 
     const SAVE: &[u8] = b"LibvirtQemudSave\x02\0\0\0";

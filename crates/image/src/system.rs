@@ -1,9 +1,11 @@
 //! Where the system tells who uses what, and how that is read.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use haul_sys::inode::DeviceNumber;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Where the system tells things; tests have their own.
 #[derive(Debug, Clone)]
@@ -32,6 +34,17 @@ impl Default for System {
 /// The paths in a directory; none if it cannot be read.
 pub(super) fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// A regular file, open for reading. Nothing is waited for.
+pub(super) fn open_regular(path: &Path) -> Option<(File, Inode)> {
+    // What opening means is known of a regular file only, and what else may have its name: a FIFO, a device.
+    if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return None;
+    }
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let inode = Inode::of(file.as_fd()).ok().filter(|inode| inode.kind == Kind::Regular)?;
+    Some((file.into(), inode))
 }
 
 /// A device number as /sys and /proc write it: `8:1`.

@@ -128,7 +128,7 @@ fn is_sealed(target: Target, seed: &Seed, at: u64) -> bool {
 fn parse(parser: &dyn FreeMap, pages: &Pages) -> ExtentSet {
     let size = pages.size();
     let session = Session::new(pages, Budget::for_image(size));
-    let found = parser.free(&session.view(), &Options { drop_page_files: true });
+    let found = parser.free(&session.view(), &Options { drop_page_files: true, ..Options::default() });
     let read: u64 = session.into_witnesses().iter().map(|witness| witness.len).sum();
     assert!(read <= (64 << 20) + size / 32 + size, "{read} bytes were read");
     let Ok(found) = found else { return ExtentSet::new() };

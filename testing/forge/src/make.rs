@@ -111,7 +111,7 @@ fn seed_of(parser: &dyn FreeMap, image: &Path) -> Seed {
     let found = parser.free(&session.view(), &Options::default());
     let free = found.unwrap_or_else(|refusal| panic!("{}: {refusal}", parser.name())).free;
     // What is read besides if page files may lose their contents.
-    parser.free(&session.view(), &Options { drop_page_files: true }).expect("refused");
+    parser.free(&session.view(), &Options { drop_page_files: true, ..Options::default() }).expect("refused");
     let mut places: Vec<Range<u64>> =
         session.into_witnesses().iter().map(|seen| seen.offset..seen.offset + seen.len).collect();
     places.sort_unstable_by_key(|place| (place.start, place.end));

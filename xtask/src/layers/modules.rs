@@ -57,7 +57,7 @@ const LEVELS: &[&[&str]] = &[
 const IMAGE_LEVELS: &[&[&str]] = &[
     &["options", "pieces", "stats", "system"],
     // Who uses an image, and whether it has changed.
-    &["layers", "processes", "suspended"],
+    &["layers", "processes", "suspended", "overlays"],
     &["in_use"],
     &["changes"],
     &["found", "source"],

@@ -22,7 +22,7 @@ An existing destination file is overwritten.
 .PP
 It skips only what is proven free.
 It copies whole a filesystem that is dirty, damaged, ambiguous or unknown, an image that is in use, and an image beside
-which the memory of a suspended machine lies.
+which the memory of a suspended machine lies, or a disk that goes on from the image.
 At the end it reads the maps again.
 If they have changed, if another program wrote to the image meanwhile, or if the image is in use by then,
 .B smartcp

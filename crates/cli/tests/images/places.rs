@@ -194,6 +194,65 @@ fn a_suspended_machine_beside_its_image_keeps_it_whole() {
     }
 }
 
+/// A snapshot of a running machine is an overlay over what was its disk. What the guest had written, and not yet put into a
+/// map, is in that disk alone; the map is in the overlay.
+#[test]
+fn the_base_of_an_overlay_keeps_what_its_own_map_calls_free() {
+    if !has("mkfs.ext4") || !has("qemu-img") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    File::create(at("live")).expect("it can be made").set_len(64 << 20).expect("it can be extended");
+    tool(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0"]).arg(at("live")));
+    let guest = bed.mount_image("ext4", &at("live"), &["commit=300"]);
+    tool(Command::new("sync").arg("-f").arg(guest.path()));
+    let contents = Noise::new(19).bytes(8 << 20);
+    fs::write(at("noise"), &contents).expect("it can be written");
+    let file = format!("of={}", guest.path().join("file").display());
+    tool(Command::new("dd").arg(format!("if={}", at("noise").display())).args([&file, "bs=1M", "oflag=direct"]));
+    tool(Command::new("sync").arg(at("live")));
+    fs::create_dir(at("vms")).expect("it can be made");
+    fs::copy(at("live"), at("vms/base.raw")).expect("it can be copied");
+    guest.unmount();
+    let (base, end) = (fs::read(at("vms/base.raw")).expect("there"), fs::read(at("live")).expect("there"));
+    // What was written since the snapshot.
+    let changed = end.chunks(4096).zip(base.chunks(4096)).enumerate().filter(|(_, (new, old))| new != old);
+    let writes = changed.map(|(number, (new, _))| {
+        fs::write(at(&format!("block-{number}")), new).expect("it can be written");
+        format!("write -s {} {} 4096", at(&format!("block-{number}")).display(), number * 4096)
+    });
+    let writes: Vec<String> = writes.collect();
+    for (format, base_format, name) in [("qcow2", "raw", "base.raw"), ("qcow2", "qcow2", "base.qcow2")] {
+        if base_format != "raw" {
+            let convert = ["convert", "-O", base_format, "base.raw", name];
+            tool(Command::new("qemu-img").current_dir(at("vms")).args(convert));
+            fs::remove_file(at("vms/base.raw")).expect("it is there");
+        }
+        let create = ["create", "-q", "-f", format, "-b", name, "-F", base_format, "overlay"];
+        tool(Command::new("qemu-img").current_dir(at("vms")).args(create));
+        let commands = writes.iter().flat_map(|write| ["-c", write]);
+        tool(Command::new("qemu-io").args(["-f", format]).args(commands).arg(at("vms/overlay")));
+        settled(&at("vms").join(name));
+        let (status, _, err) = Program::Haul.run(dir.path(), &["-aT", "vms", "copies"]);
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{name}");
+        tool(Command::new("qemu-img").args(["convert", "-O", "raw"]).arg(at("copies/overlay")).arg(at("disk")));
+        let copy = bed.mount_image("ext4", &at("disk"), &["ro"]);
+        assert!(fs::read(copy.path().join("file")).is_ok_and(|file| file == contents), "{name}");
+        copy.unmount();
+        let (status, _, err) = Program::Haul.run(dir.path(), &["--punch", &format!("copies/{name}")]);
+        assert!(status == Some(1) && err.contains("another disk goes on from it"), "{err}");
+        // Where nobody sees the overlay, nothing is freed that its map may use.
+        fs::remove_file(at("copies/overlay")).expect("it is there");
+        let (status, _, err) = Program::Haul.run(dir.path(), &["--punch", &format!("copies/{name}")]);
+        assert!(status == Some(1) && err.contains("it was not unmounted"), "{err}");
+        for gone in ["copies", "vms/overlay"] {
+            tool(Command::new("rm").arg("-r").arg(at(gone)));
+        }
+    }
+}
+
 #[test]
 fn a_writer_is_found_among_the_processes_where_there_are_no_leases() {
     if !has("setpriv") {

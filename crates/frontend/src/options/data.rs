@@ -93,7 +93,8 @@ pub const FLAGS: &[Flag] = &[
                   filesystem. haul does not read what the filesystems' own maps prove free. That reads as zeros in the \
                   copy, so the copy has not the same bytes as the source: checksums of the whole files differ, and \
                   deleted files cannot be recovered from the copy. Leave it off for forensic copies. haul copies whole \
-                  what is dirty, damaged, encrypted or unknown; --explain and --stats=json say which part and why. If \
+                  what is damaged, encrypted or unknown, and what was not unmounted if its journal cannot be followed; \
+                  --explain and --stats=json say which part and why. If \
                   a program writes to the image during the copy, or uses it when the copy is done, haul copies what it \
                   skipped after all. With auto, files below 1 MiB, images that are in use, and images with nothing \
                   free are copied as without this option. A container (qcow2, VMDK, VHDX, VDI, VHD, by its name and \
@@ -102,7 +103,8 @@ pub const FLAGS: &[Flag] = &[
                   the descriptor beside it (disk.vmdk). Compressed data stays, and a container with internal snapshots \
                   is copied whole. With require, haul fails and does not copy an image that is in use, of which it can \
                   map nothing, or of which it refuses a part. With --sparse=never haul writes zeros for what is free. \
-                  --engine and --readahead do not apply to these copies, and no extents are shared.",
+                  --engine, --readahead and --preallocate do not apply to these copies, --buffer-size applies up to 16M, \
+                  and no extents are shared.",
         effect: Word("auto", |draft, word| {
             draft.plan.smart = match word {
                 "auto" => SmartCopy::Auto,
@@ -121,8 +123,8 @@ pub const FLAGS: &[Flag] = &[
                   (qcow2, VMDK, VHDX, VDI, VHD) in one file, haul deallocates what holds nothing but free bytes of its \
                   disk; the tables stay. The image must be a regular file that no other process has open, on a \
                   filesystem with leases (not NFS or FUSE). A process that opens it meanwhile waits, and haul stops. \
-                  haul does not touch parts that are dirty, damaged or unknown; with --smart=require they are an \
-                  error, and haul touches nothing. Of the other options only -v, --explain and --smart go with it.",
+                  haul does not touch parts that were not unmounted, are damaged or unknown; with \
+                  --smart=require they are an error, and haul touches nothing. Of the other options only -v, --explain and --smart go with it.",
         effect: Switch(|draft| draft.modes.push(Mode::Punch)),
         modes: &[Mode::Punch],
         ..Flag::own(Data)
@@ -131,8 +133,10 @@ pub const FLAGS: &[Flag] = &[
         long: "snapshot",
         help: "with --smart: images are frozen snapshots, even if in use",
         details: "Without this option an image counts as in use if QEMU, VMware or a loop device has it as a disk, if \
-                  it is mounted, locked, or open for writing, or if the memory of a suspended machine lies beside it \
-                  (FILE.save of libvirt, *.vmss of VMware, Snapshots/*.sav of VirtualBox). A user who may not take \
+                  it is mounted, locked, or open for writing, if the memory of a suspended machine lies beside it \
+                  (FILE.save of libvirt, *.vmss of VMware, Snapshots/*.sav of VirtualBox), or if another disk there goes \
+                  on from it (the overlay of a snapshot, a differencing disk). Do not give this option for an image from \
+                  which another disk goes on. A user who may not take \
                   leases on the file (not its owner, without privileges) sees only the user's own writers. haul \
                   notices writes during the copy with this option, too.",
         effect: Switch(|draft| draft.plan.snapshot = true),

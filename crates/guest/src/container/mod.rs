@@ -28,6 +28,7 @@ use crate::guard::guarded;
 use crate::image::ReadAt;
 use crate::refusal::{Refusal, unsupported_if};
 
+mod base;
 mod disk;
 mod opened;
 mod qcow2;
@@ -38,6 +39,7 @@ mod vhd;
 mod vhdx;
 mod vmdk;
 
+pub use base::{Base, base};
 pub use disk::{HostRanges, VirtualDisk};
 pub use opened::{Alone, Opened, Part, Role, Siblings};
 pub use tables::FileWitness;

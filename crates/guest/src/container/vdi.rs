@@ -4,13 +4,18 @@
 
 use super::disk::{Disk, Layout, Piece, Place};
 use super::tables::{Reader, Tables};
-use crate::bytes::{is_power_in, le32, le64, product, slice, sum};
+use crate::bytes::{array, is_power_in, le32, le64, product, slice, sum};
 use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 const SIGNATURE: u32 = 0xbeda_107f;
 const VERSION: u32 = 0x0001_0001;
 const DYNAMIC: u32 = 1;
 const FIXED: u32 = 2;
+const DIFFERENCING: u32 = 4;
+
+/// Where the header has the identity of the disk, and that of its parent.
+pub(super) const ID: usize = 392;
+const PARENT: usize = 424;
 
 /// A block that the guest has discarded; the number above is that of no block at all. Both read as zero.
 const DISCARDED: u32 = 0xffff_fffe;
@@ -18,6 +23,12 @@ const DISCARDED: u32 = 0xffff_fffe;
 /// Whether the first bytes of a file are a VDI's.
 pub(super) fn detect(start: &[u8]) -> bool {
     le32(start, 64) == Ok(SIGNATURE)
+}
+
+/// The identity of the parent of a disk with this header, if it has one.
+pub(super) fn parent(header: &[u8]) -> Result<Option<[u8; 16]>, Refusal> {
+    let parent = array(header, PARENT)?;
+    Ok((parent != [0; 16] || le32(header, 76)? == DIFFERENCING).then_some(parent))
 }
 
 struct Vdi {
@@ -38,8 +49,8 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
         DYNAMIC | FIXED => {}
         kind => return Err(Refusal::unsupported(format!("VDI of type {kind}, which depends on another disk"))),
     }
-    // The links to a parent: its last modification, and itself.
-    unsupported_if(slice(&header, 424, 32)?.iter().any(|byte| *byte != 0), "VDI with a parent")?;
+    // The links to a parent: itself, and its last modification.
+    unsupported_if(slice(&header, PARENT, 32)?.iter().any(|byte| *byte != 0), "VDI with a parent")?;
     let other = le32(&header, 360)? != 512 || le32(&header, 380)? != 0;
     unsupported_if(other, "VDI with other sectors or extra data in blocks")?;
     let block = u64::from(le32(&header, 376)?);

@@ -9,11 +9,12 @@ use crate::bytes::{be32, be64, is_power_in, product, sum};
 use crate::image::ReadAt;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, unsupported_if};
 
-const COOKIE: &[u8] = b"conectix";
+pub(super) const COOKIE: &[u8] = b"conectix";
 const FOOTER: u64 = 512;
 const VERSION: u32 = 0x0001_0000;
 const FIXED: u32 = 2;
 const DYNAMIC: u32 = 3;
+const DIFFERENCING: u32 = 4;
 const SECTOR: u64 = 512;
 const UNALLOCATED: u32 = u32::MAX;
 
@@ -40,6 +41,19 @@ fn sum_is_right(bytes: &[u8], at: usize) -> Result<bool, Refusal> {
     let others = bytes.iter().enumerate().filter(|(index, _)| !(at..at + 4).contains(index));
     let sum = others.fold(0_u32, |sum, (_, byte)| sum.wrapping_add(u32::from(*byte)));
     Ok(be32(bytes, at)? == !sum)
+}
+
+/// What the name of its parent is, if a disk that begins with this footer has one; empty if it cannot be read.
+pub(super) fn parent(reader: &Reader, footer: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    if be32(footer, 60)? != DIFFERENCING {
+        return Ok(None);
+    }
+    let header = reader.read(0, be64(footer, 16)?, 1024).unwrap_or_default();
+    let name = header.get(64..576).unwrap_or_default();
+    let letters = name.as_chunks().0.iter().map(|bytes| u16::from_be_bytes(*bytes)).take_while(|letter| *letter != 0);
+    let name: String =
+        char::decode_utf16(letters).map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    Ok(Some(name.into_bytes()))
 }
 
 struct Dynamic {

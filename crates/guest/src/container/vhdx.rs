@@ -21,12 +21,13 @@ const ENTRIES: usize = 2047;
 
 type Guid = [u8; 16];
 
-const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, 0x9d64_115e_9bfd_4a08);
-const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, 0xb8fe_575f_050f_886e);
-const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, 0xb3b6_33f0_aa44_e76b);
+pub(super) const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, 0x9d64_115e_9bfd_4a08);
+pub(super) const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, 0xb8fe_575f_050f_886e);
+pub(super) const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, 0xb3b6_33f0_aa44_e76b);
 const DISK_SIZE: Guid = guid(0x2fa5_4224, 0xcd1b, 0x4876, 0xb211_5dbe_d83b_f4b8);
 const DISK_ID: Guid = guid(0xbeca_12ab, 0xb2e6, 0x4523, 0x93ef_c309_e000_c746);
 const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, 0xba47_f233_a8fa_ab5f);
+pub(super) const PARENT_LOCATOR: Guid = guid(0xa8d3_5f2d, 0xb30b, 0x454d, 0xabf7_d3d8_4834_ab0c);
 const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, 0x9cc9_e988_5251_c556);
 
 struct Vhdx {
@@ -191,6 +192,35 @@ fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
         }
         _ => Err(Refusal::corrupt("the size of a VHDX, its blocks or sectors is missing or out of bounds")),
     }
+}
+
+/// The names of the parent of a disk, if it has one: all that the locator of the parent says.
+pub(super) fn parent(reader: &Reader) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
+    let region = regions(reader, 192 * KIB).or_else(|_| regions(reader, 256 * KIB))?.metadata;
+    let bytes = reader.read(0, region.start, 64 << 10)?;
+    let (mut has_parent, mut names) = (false, Vec::new());
+    for number in 0..usize::from(le16(&bytes, 10)?).min(ENTRIES) {
+        let entry = slice(&bytes, 32 + number * 32, 32)?;
+        let (at, len) = (sum(region.start, le32(entry, 16)?.into())?, le32(entry, 20)?.min(64 << 10) as usize);
+        match array::<16>(entry, 0)? {
+            FILE_PARAMETERS => has_parent = le32(&reader.read(0, at, 8)?, 4)? & 2 != 0,
+            PARENT_LOCATOR => names = values(&reader.read(0, at, len)?).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    Ok(has_parent.then_some(names))
+}
+
+/// The values of the pairs in a locator of a parent.
+fn values(locator: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
+    let pairs = (0..usize::from(le16(locator, 18)?)).map(|number| {
+        let pair = slice(locator, 20 + number * 12, 12)?;
+        let value = slice(locator, le32(pair, 4)? as usize, le16(pair, 10)?.into())?;
+        let letters = value.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
+        let text: String = char::decode_utf16(letters).map(|one| one.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        Ok(text.into_bytes())
+    });
+    pairs.collect()
 }
 
 impl Vhdx {

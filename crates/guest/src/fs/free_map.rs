@@ -20,11 +20,14 @@ pub trait FreeMap: Sync {
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal>;
 }
 
-/// What the user permits beyond the proof.
+/// What the caller permits beyond the proof, or does not permit in spite of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Windows' pagefile.sys and swapfile.sys lose their contents.
     pub drop_page_files: bool,
+    /// A filesystem that may have been mounted when the image was made is refused, even if its map is proven: another disk
+    /// may go on from the image, with a newer map.
+    pub only_unmounted: bool,
 }
 
 /// What a parser found.

@@ -76,6 +76,39 @@ fn an_image_beside_a_lock_directory_of_vmware_is_copied_whole() {
 }
 
 #[test]
+fn an_image_from_which_another_disk_goes_on_is_copied_whole() {
+    let qcow2 = |base: &str| {
+        let at = [&32_u64.to_be_bytes()[..], &(base.len() as u32).to_be_bytes()].concat();
+        [&b"QFI\xfb\0\0\0\x03"[..], &at, &[0; 12], base.as_bytes()].concat()
+    };
+    for (file, base) in [
+        ("overlay", "image"),
+        ("Snapshots/overlay", "../image"),
+        ("overlay", "/gone/to/another/place/image"),
+        // Another name of the same file.
+        ("overlay", "link"),
+    ] {
+        let dir = temp_dir();
+        let image = image(dir.path());
+        let overlay = dir.path().join(file);
+        fs::create_dir_all(overlay.parent().unwrap()).unwrap();
+        fs::write(&overlay, qcow2(base)).unwrap();
+        fs::hard_link(&image.path, dir.path().join("link")).unwrap();
+        // Another test may be starting a program that holds our descriptors for a moment.
+        let tries = std::iter::repeat_with(|| copy(&image, &dir.path().join("copy"), Smart::Auto).0.in_use);
+        let found = tries.take(1000).find(|user| *user != Some(InUse::Written));
+        assert_eq!(found, Some(Some(InUse::Base(overlay.clone()))), "{base}");
+        is_copied_whole(dir.path(), &image, &InUse::Base(overlay));
+    }
+    let dir = temp_dir();
+    let image = image(dir.path());
+    fs::write(dir.path().join("overlay"), qcow2("another-image")).unwrap();
+    let copies = std::iter::repeat_with(|| copy(&image, &dir.path().join("copy"), Smart::Auto).0);
+    let found = copies.take(1000).find(|report| report.in_use.is_none());
+    assert_eq!(found.map(|report| report.stats.free), Some(49_152), "the base of the overlay is another one");
+}
+
+#[test]
 fn an_image_that_nobody_uses_is_copied_by_its_map() {
     let dir = temp_dir();
     let image = image(dir.path());

@@ -85,6 +85,17 @@ impl Descriptor {
     }
 }
 
+/// What a descriptor says of the parent of its disk, if it has one: how its descriptor is named, if it says that.
+pub fn parent(text: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let value = |wanted: &[u8]| {
+        let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter_map(assignment);
+        lines.find(|(key, _)| key == wanted).map(|(_, value)| value)
+    };
+    let hint = value(b"parentfilenamehint");
+    let has_parent = hint.is_some() || value(b"parentcid").is_some_and(|id| !id.eq_ignore_ascii_case(b"ffffffff"));
+    has_parent.then(|| hint.map(<[u8]>::to_vec).into_iter().collect())
+}
+
 /// `key = value`, the key in small letters, the value without quotes.
 fn assignment(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let equals = line.iter().position(|byte| *byte == b'=')?;

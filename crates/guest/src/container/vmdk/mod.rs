@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::disk::{Disk, Layout, Piece, Place, Ranges, VirtualDisk};
 use super::opened::{Opened, Part, Role, Siblings};
 use super::tables::{Reader, Tables};
-use crate::bytes::{difference, product, sum};
+use crate::bytes::{difference, le64, product, sum};
 use crate::image::ReadAt;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
@@ -20,7 +20,7 @@ mod sparse;
 use descriptor::{Descriptor, Kind};
 use sparse::{SECTOR, Sparse};
 
-pub(super) use descriptor::is_descriptor;
+pub(super) use descriptor::{is_descriptor, parent};
 pub(super) use sparse::MAGIC as SPARSE_MAGIC;
 
 /// The extents of a disk, sorted, without gaps.
@@ -39,6 +39,18 @@ enum Data {
     Zero,
     Flat { file: usize, offset: u64 },
     Sparse(Sparse),
+}
+
+/// The descriptor that a file is or has in it, of a file that begins so.
+pub(super) fn description(reader: &Reader, start: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    let (at, len) = if is_descriptor(start) {
+        (0, reader.size(0))
+    } else if start.starts_with(SPARSE_MAGIC) {
+        (product(le64(start, 28)?, SECTOR)?, product(le64(start, 36)?, SECTOR)?)
+    } else {
+        return Ok(None);
+    };
+    if len == 0 || len > descriptor::LARGEST { Ok(None) } else { reader.read_long(0, at, len).map(Some) }
 }
 
 /// Opens a single sparse extent that carries its own descriptor.

@@ -28,7 +28,7 @@ use tree::{Forest, Root};
 use crate::extents::{Extent, ExtentSet};
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::{OrRefuse, Refusal, corrupt_if};
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if};
 
 /// Boot loaders live there, and the superblock; btrfs never allocates it.
 const FIRST_MIB: u64 = 1 << 20;
@@ -45,8 +45,10 @@ impl FreeMap for Btrfs {
         superblock::has_magic(region)
     }
 
-    fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
+    fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
         let sb = Superblock::read(region)?;
+        // Without a log nothing tells whether it was mounted.
+        dirty_if(options.only_unmounted && sb.log_root != 0, "it was not unmounted")?;
         let forest = Forest::new(region, &sb);
         let chunks = roots::read_chunks(&forest, &sb)?;
         let roots = Roots::read(&forest, &chunks, &sb)?;

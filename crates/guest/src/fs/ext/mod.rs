@@ -55,7 +55,7 @@ impl FreeMap for Ext {
         Ok(region.size() >= AT + LEN as u64 && le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
     }
 
-    fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
+    fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
         let superblock = Superblock::parse(&region.read(AT, LEN)?, region.size())?;
         superblock.check_state()?;
         let layout = &superblock.layout;
@@ -65,6 +65,9 @@ impl FreeMap for Ext {
             JournalAt::Inside => Some(Journal::open(&disk, layout)?),
             JournalAt::Nowhere | JournalAt::Outside => None,
         };
+        // With a journal that is empty it was frozen.
+        let was_mounted = superblock.needs_recovery || (journal.is_none() && !superblock.was_unmounted());
+        dirty_if(options.only_unmounted && was_mounted, "it was not unmounted")?;
         match (journal, superblock.needs_recovery) {
             (None, true) => Err(Refusal::dirty("its journal is on another device")),
             (Some(journal), true) => dirty(&superblock, &disk, &journal),

@@ -40,11 +40,12 @@ impl FreeMap for Xfs {
         Ok(region.size() >= 512 && be32(&region.read(0, 4)?, 0)? == superblock::MAGIC)
     }
 
-    fn free(&self, region: &View<'_>, _: &Options) -> Result<Findings, Refusal> {
+    fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
         let superblock = superblock::read(region)?;
         let geometry = &superblock.geometry;
         match log::state(region, geometry)? {
             State::Clean { head } => clean(region, &superblock, head),
+            State::Dirty(_) if options.only_unmounted => Err(Refusal::dirty("it was not unmounted")),
             State::Dirty(records) => {
                 let head = records.head_lsn();
                 let items = transactions::read(geometry, &records)?;
