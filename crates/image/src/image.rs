@@ -279,7 +279,8 @@ impl<'a> Copy<'a> {
         let Task { stop, observer, pace, .. } = *self.task;
         let counters = &self.counters;
         let cut = !rules.sparse || md5.is_some() || sink.as_ref().is_some_and(|sink| sink.holds_old);
-        let reading = Reading { source, rules, counters, stop, pace, cut };
+        let writes_zeros = !rules.sparse && sink.is_some();
+        let reading = Reading { source, rules, counters, stop, pace, cut, writes_zeros };
         let file = self.task.source.disk.is_none().then(|| (&*self.task.kernel, self.task.source.file()));
         let pass = || match sink {
             Some(sink) if !self.io_mode.queued => {

@@ -92,11 +92,13 @@ fn read(
             let message = if piece.kind == Kind::Data {
                 let Ok(mut buffer) = waiting.time(|| lease.recv()) else { return Ok(()) };
                 // At most the size of the buffer.
+                let _turn = reading.turn_to_copy(len)?;
                 let len = len as usize;
                 reading.read(offset, &mut buffer.memory.bytes()[..len])?;
                 Message::Data { offset, len, buffer }
             } else {
-                reading.skip(len, piece.kind);
+                // Another thread writes: it is to be done at this time, not to be waited for.
+                drop(reading.skip(len, piece.kind)?);
                 Message::Skip { offset, len }
             };
             if waiting.time(|| to_scan.send(message)).is_err() {

@@ -8,7 +8,7 @@ use haul_guest::fs::swap;
 
 use haul_io::engine::Failure;
 use haul_io::engine::hole::{self, Run};
-use haul_io::pace::{self, Pace};
+use haul_io::pace::{self, Pace, Turn};
 use haul_sys::Errno;
 
 use super::pieces::{Kind, Piece};
@@ -73,6 +73,8 @@ pub(super) struct Reading<'a> {
     pub(super) pace: Option<&'a Pace>,
     /// Something is done to each byte that is skipped: it is hashed or written.
     pub(super) cut: bool,
+    /// Zeros are written for what is skipped.
+    pub(super) writes_zeros: bool,
 }
 
 impl Reading<'_> {
@@ -80,10 +82,15 @@ impl Reading<'_> {
     pub(super) fn stride(&self, piece: &Piece) -> u64 {
         match piece.kind {
             // A limit wants even steps, of whole blocks.
-            Kind::Data => self.pace.map_or(u64::MAX, Pace::piece).min(self.rules.buffer_size as u64),
+            Kind::Data => self.even_step().min(self.rules.buffer_size as u64),
+            _ if self.writes_zeros => self.even_step().min(STRIDE),
             _ if self.cut => STRIDE,
             _ => u64::MAX,
         }
+    }
+
+    fn even_step(&self) -> u64 {
+        self.pace.map_or(u64::MAX, Pace::piece)
     }
 
     /// The parts of a piece that are dealt with one at a time: offset and length.
@@ -98,6 +105,19 @@ impl Reading<'_> {
         if (self.stop)() { Err(Stop::Cancelled) } else { Ok(()) }
     }
 
+    /// Waits for the turn to do so much work, which lasts until the result is dropped.
+    fn turn(&self, bytes: u64, operations: u64) -> Result<Held<'_>, Stop> {
+        let work = pace::Work { bytes, operations };
+        let Some(pace) = self.pace.filter(|_| operations > 0) else { return Ok(Held { work, turn: None }) };
+        let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
+        Ok(Held { work, turn: Some((pace, turn)) })
+    }
+
+    /// Waits for the turn to copy so many bytes: a request to read them, and one to write them.
+    pub(super) fn turn_to_copy(&self, len: u64) -> Result<Held<'_>, Stop> {
+        self.turn(len, 2)
+    }
+
     /// Fills the buffer with what stands at `offset`.
     pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Stop> {
         let Some(source) = self.source else {
@@ -105,12 +125,6 @@ impl Reading<'_> {
             return Ok(());
         };
         let (counters, len) = (self.counters, bytes.len() as u64);
-        // A request to read it, and one to write it.
-        let work = pace::Work { bytes: len, operations: 2 };
-        if let Some(pace) = self.pace {
-            let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
-            pace.settle(turn, work);
-        }
         let read = counters.reading.time(|| source.read_exact_at(offset, bytes));
         read.map_err(|error| Stop::of_reading(&error))?;
         counters.read.add(len);
@@ -121,22 +135,34 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Waits for its turn again if the bytes are written in more than the one request that was counted.
+    /// Waits for its turn again if the bytes were written in more than the one request that was counted. Nobody may hold a
+    /// turn meanwhile.
     pub(super) fn pay_for(&self, runs: &[Run]) -> Result<(), Stop> {
         let more = runs.iter().filter(|run| !run.zero).count().saturating_sub(1) as u64;
-        if let Some(pace) = self.pace.filter(|_| more > 0) {
-            let work = pace::Work { bytes: 0, operations: more };
-            let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
-            pace.settle(turn, work);
-        }
-        Ok(())
+        if more > 0 { self.turn(0, more).map(drop) } else { Ok(()) }
     }
 
-    /// Counts what is not read.
-    pub(super) fn skip(&self, len: u64, kind: Kind) {
+    /// Counts what is not read, and waits for the turn to write zeros for it, where they are written.
+    pub(super) fn skip(&self, len: u64, kind: Kind) -> Result<Held<'_>, Stop> {
         self.counters.read_skipped.add(len);
         if kind == Kind::Free {
             self.counters.free.add(len);
+        }
+        let operations = if self.writes_zeros { 1 } else { 0 };
+        self.turn(len * operations, operations)
+    }
+}
+
+/// A turn that lasts as long as this is there: work that is under way.
+pub(super) struct Held<'a> {
+    work: pace::Work,
+    turn: Option<(&'a Pace, Turn)>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some((pace, turn)) = self.turn.take() {
+            pace.settle(turn, self.work);
         }
     }
 }

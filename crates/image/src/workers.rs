@@ -223,12 +223,14 @@ impl Worker<'_, '_> {
                 // the buffer.
                 let (skew, step) = ((at % rules.align as u64) as usize, step as usize);
                 let bytes = &mut buffer.bytes()[skew..skew + step];
+                let turn = reading.turn_to_copy(step as u64)?;
                 reading.read(at, bytes)?;
                 scan(&rules, counters, at, bytes, runs);
-                reading.pay_for(runs)?;
                 writing.put(at, bytes, runs).map_err(Stop::Failed)?;
+                drop(turn);
+                reading.pay_for(runs)?;
             } else {
-                reading.skip(step, piece.kind);
+                let _turn = reading.skip(step, piece.kind)?;
                 writing.zeros(at, step).map_err(Stop::Failed)?;
             }
         }

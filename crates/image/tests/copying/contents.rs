@@ -11,6 +11,7 @@ use haul_guest::ExtentSet;
 use haul_image::{Disk, Event, Mode, Options, Smart, Source};
 use haul_io::engine::wrap::Unruly;
 use haul_io::options::CacheUse;
+use haul_io::pace::{Limit, Pace};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::page_cache;
@@ -283,6 +284,23 @@ fn without_smart_read_every_byte_is_read() {
     let report = run.copy(&image.path, &dir.path().join("copy")).unwrap();
     assert_eq!((report.stats.read, report.stats.read_skipped, report.map), (400_000, 0, None));
     assert_holds(&dir.path().join("copy"), &image.bytes, "without smart read");
+}
+
+#[test]
+fn a_limit_counts_the_zeros_that_are_written_and_no_others() {
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 40 << 20, 1 << 20, &mut Noise::new(9));
+    for (sparse, md5) in [(false, false), (false, true), (true, false), (true, true)] {
+        // Nobody waits with it.
+        let pace = Pace::new(Limit { bytes: Some(u64::MAX / 2), operations: None });
+        let run = Run { free: ExtentSet::of(4 << 20..36 << 20), pace: Some(pace), ..Run::default() };
+        let run = Run { options: Options { sparse, md5, ..run.options }, ..run };
+        let report = run.copy(&image.path, &dir.path().join("copy")).unwrap();
+        assert_holds(&dir.path().join("copy"), &image.without(&run.free), "with a limit");
+        let counted = run.pace.as_ref().map(|pace| pace.done().bytes);
+        assert_eq!(counted, Some(if sparse { report.stats.read } else { 40 << 20 }), "sparse: {sparse}, md5: {md5}");
+        fs::remove_file(dir.path().join("copy")).unwrap();
+    }
 }
 
 #[test]

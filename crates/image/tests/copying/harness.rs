@@ -14,6 +14,7 @@ use haul_image::{
     Contained, Contents, Event, Failure, Format, Found, KeepTask, Mode, Observer, Options, Report, Smart, Source,
     Stats, System, Task, Unfinished, contents, copy,
 };
+use haul_io::pace::Pace;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::guest::Noise;
 
@@ -31,6 +32,7 @@ pub struct Run<'a> {
     pub system: System,
     pub stop: AtomicBool,
     pub attack: Attack<'a>,
+    pub pace: Option<Pace>,
 }
 
 impl Default for Run<'_> {
@@ -43,6 +45,7 @@ impl Default for Run<'_> {
             system: System::default(),
             stop: AtomicBool::new(false),
             attack: Box::new(|_, _| {}),
+            pace: None,
         }
     }
 }
@@ -114,7 +117,7 @@ impl Run<'_> {
             unfinished: Unfinished::default(),
             given: None,
             found,
-            pace: None,
+            pace: self.pace.as_ref(),
             observer: &Attacker(self),
         };
         copy(&task)
