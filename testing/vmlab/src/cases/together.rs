@@ -282,6 +282,9 @@ pub fn faults(lab: &mut Lab) -> Result<(), String> {
     Ok(())
 }
 
+/// What haul says where another run has the journal locked.
+const LOCKED: &str = "another run of this command is still at work";
+
 fn client_killed(lab: &mut Lab, job: &Job) -> Outcome {
     job.remove()?;
     let mut begun = job.begin()?;
@@ -292,7 +295,14 @@ fn client_killed(lab: &mut Lab, job: &Job) -> Outcome {
     begun.kill()?;
     lab.say(&["nothing is at work any more"]);
     let quick = Job { options: "--resume".into(), both: false, ..job.clone() };
-    let ended = quick.run();
+    let mut ended = quick.run();
+    tool::until("the server gives up the locks of the client, whose lease is over", || {
+        let is_locked = ended.as_ref().is_err_and(|why| why.contains(LOCKED));
+        if is_locked {
+            ended = quick.run();
+        }
+        !is_locked
+    })?;
     lab.say(&["the job has ended"]);
     lab.ask_host("boot", "client")?;
     let ended = ended?;
