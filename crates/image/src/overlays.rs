@@ -43,7 +43,7 @@ struct Overlay {
 impl Overlay {
     fn of(file: &Path) -> Option<Overlay> {
         let (opened, inode) = open_regular(file)?;
-        let base = base(Arc::new(ImageFile::new(opened, inode.size)))?;
+        let base = base(Arc::new(ImageFile::new(opened, inode.size))).ok().flatten()?;
         Some(Overlay { name: file.file_name()?.to_owned(), id: inode.id, base })
     }
 

@@ -196,7 +196,12 @@ impl Siblings for Anything {
 }
 
 fn open(pages: Pages, input: &[u8]) -> Ended {
-    let opened = match container::open(Arc::new(pages), OsStr::new("disk"), &Anything) {
+    let file: Arc<dyn ReadAt> = Arc::new(pages);
+    match container::base(Arc::clone(&file)) {
+        Ok(base) => _ = base.map(|base| base.may_be(b"disk", &*file)),
+        Err(refusal) => assert_ne!(refusal, Refusal::Internal, "a reader panics"),
+    }
+    let opened = match container::open(file, OsStr::new("disk"), &Anything) {
         Ok(opened) => opened,
         Err(refusal) => {
             assert_ne!(refusal, Refusal::Internal, "a reader panics");

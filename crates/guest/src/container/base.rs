@@ -41,9 +41,12 @@ impl Base {
     }
 }
 
-/// The base of the disk in a file. `None` for any other file, and for one that cannot be read.
-pub fn base(file: Arc<dyn ReadAt>) -> Option<Base> {
-    guarded(|| find(&Reader::new(vec![file]))).ok().flatten()
+/// The base of the disk in a file. `None` for one that goes on from no other.
+///
+/// # Errors
+/// If it cannot be read, or is not what it looks like.
+pub fn base(file: Arc<dyn ReadAt>) -> Result<Option<Base>, Refusal> {
+    guarded(|| find(&Reader::new(vec![file])))
 }
 
 fn find(reader: &Reader) -> Result<Option<Base>, Refusal> {
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     fn base_of(bytes: Vec<u8>) -> Option<Base> {
-        base(Arc::new(bytes))
+        base(Arc::new(bytes)).expect("it can be read")
     }
 
     fn with(len: usize, fields: &[(usize, &[u8])]) -> Vec<u8> {
