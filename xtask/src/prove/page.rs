@@ -97,13 +97,37 @@ fn targets(figures: &[String]) -> Option<String> {
 pub fn is_figure(line: &str) -> bool {
     let line = line.trim();
     let of_runner = ["running ", "test ", "test result:", "Doc-tests", "==>"];
-    let of_cargo = ["Running ", "Finished ", "Compiling ", "Downloaded ", "Downloading ", "Updating ", "Locking "];
+    let of_cargo =
+        ["Preparing ", "Running ", "Finished ", "Compiling ", "Downloaded ", "Downloading ", "Updating ", "Locking "];
+    let of_packages = [
+        "/",
+        "--> ",
+        "Build: ",
+        "Building ",
+        "Commit: ",
+        "Copying ",
+        "I: ",
+        "License: ",
+        "STEP ",
+        "building ",
+        "dpkg-deb: ",
+        "info: ",
+        "installing ",
+        "job ",
+        "🐍",
+        "📦",
+        "🔗",
+    ];
+    let is_version = line.ends_with(concat!(" ", env!("CARGO_PKG_VERSION")));
+    let is_digest = line.len() >= 32 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let turn = line.split(' ').next().and_then(|word| word.split_once('/'));
     let of_one_run = turn.is_some_and(|(run, runs)| is_number(run) && is_number(runs));
     line.contains(|letter: char| letter.is_ascii_digit())
         && !of_one_run
-        && !of_runner.iter().chain(&of_cargo).any(|start| line.starts_with(start))
+        && !is_version
+        && !is_digest
+        && !of_runner.iter().chain(&of_cargo).chain(&of_packages).any(|start| line.starts_with(start))
 }
 
 fn title(name: &str) -> String {
@@ -205,6 +229,9 @@ mod tests {
             "",
             "words",
             "  2/5 cp: 1 s",
+            "I: Retrieving adduser 3.134",
+            "/dist/SHA256SUMS",
+            "9813489cda4db02ab98a096e8cf03e8cea88a979cf1d529914a632070b5f59b5",
         ] {
             assert!(!is_figure(line), "{line}");
         }

@@ -21,7 +21,7 @@ It needs no mount, no loop device and no privilege.
 An existing destination file is overwritten.
 .PP
 It skips only what is proven free.
-It copies whole a filesystem that is dirty, damaged, ambiguous or unknown, an image that is in use, and an image beside
+It copies whole a filesystem that is damaged, ambiguous or unknown, or whose journal it cannot follow, an image that is in use, and an image beside
 which the memory of a suspended machine lies, or a disk that goes on from the image.
 At the end it reads the maps again.
 If they have changed, if another program wrote to the image meanwhile, or if the image is in use by then,
