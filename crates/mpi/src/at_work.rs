@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_copy::plan::{Destination, Plan};
+use haul_sys::inode::{FileId, Inode};
 use haul_sys::range_lock;
 use haul_sys::rustix::io::Errno;
 use haul_sys::rustix::process::geteuid;
@@ -181,6 +182,11 @@ impl AtWork {
             return Ok(None);
         }
         Ok(None)
+    }
+
+    /// The file, which may stand in the copy itself; `None` if the kernel does not say which it is.
+    pub fn file_id(&self) -> Option<FileId> {
+        Inode::of(self.file.as_ref()?.as_fd()).ok().map(|inode| inode.id)
     }
 }
 

@@ -21,9 +21,11 @@ use haul_frontend::summary::summary_line;
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::{exit, profile, words};
 use haul_io::pace::Limit;
+use haul_sys::inode::FileId;
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
+use crate::at_work::AtWork;
 use crate::broadcast::{Broadcast, READERS, Reads};
 use crate::carrier::{Carrier, Desk};
 use crate::exchange::{Exchange, lock};
@@ -51,6 +53,8 @@ pub struct Job {
     pub found: Stats,
     /// Of these, in rank 0, those that could not be found.
     pub failed: Vec<Vec<u8>>,
+    /// What tells other jobs of this one, where that can be.
+    pub at_work: Option<AtWork>,
     /// Somebody wants to know how far the job is.
     pub asked: Arc<AtomicBool>,
 }
@@ -171,7 +175,7 @@ impl Job {
         let report = &desk.report;
         let partials = Partials::default();
         let caught = self.start_watching(report, &partials).unwrap_or_default();
-        let session = session(report, &self.plan, partials, Vec::new());
+        let session = session(report, &self.plan, partials, self.skip_files());
         let summary = match &desk.broadcast {
             Some(broadcast) => {
                 let reads = Reads(Arc::clone(broadcast));
@@ -244,9 +248,16 @@ impl Job {
         status
     }
 
+    /// The file of jobs, which is no part of a copy in which it stands. Only what deletes comes by it, and no snapshot is taken
+    /// where a file is skipped.
+    fn skip_files(&self) -> Vec<FileId> {
+        let at_work = self.at_work.as_ref().filter(|_| self.plan.delete.is_some());
+        at_work.and_then(AtWork::file_id).into_iter().collect()
+    }
+
     fn start_watching(&self, report: &Arc<Report>, partials: &Partials) -> std::io::Result<Caught> {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
         let abandon = Box::new(move |_| remove_partials_soon(&of_thread, &partials));
-        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), Vec::new(), abandon)
+        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), self.skip_files(), abandon)
     }
 }

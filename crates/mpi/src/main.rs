@@ -155,10 +155,10 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     let purpose = if own.each { Purpose::WriteEach } else { Purpose::Write };
     match agree::agree(&mut line, &plan, progress, purpose) {
         Ok(_) if nothing => 1,
-        Ok((agreed, _at_work)) => {
+        Ok((agreed, at_work)) => {
             let found = found.unwrap_or_default();
             let failed = take(&mut *lock(&failed));
-            Job { agreed, plan: *plan, show, options: run_options, own, found, failed, asked: start.asked }
+            Job { agreed, plan: *plan, show, options: run_options, own, found, failed, at_work, asked: start.asked }
                 .run(&mut line)
         }
         Err(why) => {

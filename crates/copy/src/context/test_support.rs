@@ -23,7 +23,7 @@ use haul_io::pace::Pace;
 use haul_io::strategy::Demands;
 use haul_io::transfer::Transfer;
 use haul_sys::Errno;
-use haul_sys::inode::{DeviceNumber, Inode};
+use haul_sys::inode::{DeviceNumber, FileId, Inode};
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::{FileType, OFlags, fcntl_getfl};
 use haul_testbed::{TempDir, temp_dir};
@@ -60,6 +60,7 @@ pub(crate) struct Bench {
     pub kernel: Script,
     pub cancel: Cancel,
     pub partials: Partials,
+    pub skip_files: Vec<FileId>,
     /// What happens to the two directories each time that the data of a file is about to be moved.
     pub before_data: Option<Meanwhile>,
     /// Whether who listens wants the order of a serial copy.
@@ -106,7 +107,8 @@ impl Bench {
         let kernel = Script { dest: dir.path().join("dest"), ..Script::default() };
         let (cancel, partials) = (Cancel::default(), Partials::default());
         let to = Arc::new(to);
-        Bench { dir, from, to, plan, services, kernel, cancel, partials, before_data: None, in_order: true }
+        let skip_files = Vec::new();
+        Bench { dir, from, to, plan, services, kernel, cancel, partials, skip_files, before_data: None, in_order: true }
     }
 
     /// The same with a file in the directory of the source.
@@ -245,7 +247,7 @@ impl Bench {
             pace: Pace::default(),
             partials: self.partials.clone(),
             xattr_rules: XattrRules::default(),
-            skip_files: Vec::new(),
+            skip_files: self.skip_files.clone(),
             shared_reads: None,
         };
         let (plan, services, kernel) = (&self.plan, &self.services, &self.kernel);

@@ -234,6 +234,8 @@ impl Pair<'_> {
             return None;
         }
         match Inode::at(self.sides.dest.as_fd(), &listed.name) {
+            // Nor does it count, or make an empty source look suspicious.
+            Ok(inode) if !worker.cx.wanted().entry(&inode) => None,
             Ok(inode) => {
                 let path = || self.place.dest_path.joined_below_root(&listed.name);
                 let wanted = self.delete.excluded || worker.cx.wanted().only_in_copy(inode.kind, &listed.name, path);

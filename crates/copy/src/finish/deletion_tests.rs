@@ -95,6 +95,24 @@ fn nothing_is_said_of_an_empty_directory_whose_copy_keeps_nothing_to_delete() {
 }
 
 #[test]
+fn a_file_that_is_no_part_of_the_copy_stays_and_does_not_count() {
+    let mut bench = bench(Delete { most: Some(0), ..Delete::default() }).dest("list", "of another program");
+    bench.skip_files = vec![bench.to("list").inode().unwrap().id];
+    let report = |bench: &Bench| {
+        let directory = found(bench);
+        bench.run(|worker| {
+            delete_extra(worker, &directory);
+            report_rest(worker);
+        })
+    };
+    report(&bench).says(&[]);
+    fs::remove_file(bench.source_path("kept")).unwrap();
+    fs::remove_file(bench.dest_path("kept")).unwrap();
+    report(&bench).says(&[]);
+    assert_eq!(bench.tree(), ["list: of another program"], "beside the copy of an empty directory, too");
+}
+
+#[test]
 fn the_copy_of_what_could_not_be_read_stays() {
     let bench = bench(Delete { force: true, ..Delete::default() }).dest("gone", "old");
     let unread = found(&bench);

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use haul_testbed::guest::has;
-use haul_testbed::{Bed, Fs, create_painted, skip, sparse_file};
+use haul_testbed::{Bed, Fs, create_painted, skip, sparse_file, temp_dir};
 use rustix::process::{Signal, kill_process};
 
 use crate::support::tree::{FILLED, SMALL, assert_none, differences_but_for, grow, look, place};
@@ -170,6 +170,32 @@ fn a_second_job_is_refused_and_one_that_is_stopped_ends() {
         for rank in 0..3 {
             let copy = fs::read(directory(&dir, rank).join("copy")).expect("a copy");
             assert!(copy == fs::read(&source).expect("the source"), "{mpi:?}: rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn a_mirror_keeps_the_file_of_jobs_that_stands_in_it() {
+    let dir = temp_dir();
+    let source = dir.path().join("source");
+    fs::create_dir(&source).expect("a directory");
+    fs::write(source.join("file"), "bytes").expect("a file");
+    let source = source.to_str().expect("it is text");
+    for mpi in Mpi::all() {
+        make_directories(dir.path(), 2);
+        let job = |options: &[&str]| {
+            apart(mpi, dir.path(), 2, &[&["--mirror", "-T", "--each", "-v"], options, &[source, "."]].concat()).run()
+        };
+        job(&["--max-delete=0"]).succeeded();
+        for rank in 0..2 {
+            fs::write(directory(dir.path(), rank).join("extra"), "not in the source").expect("a file");
+        }
+        let done = job(&["--max-delete=1"]).succeeded();
+        assert!(!done.stdout.contains("jobs"), "{mpi:?}: {done}");
+        for rank in 0..2 {
+            let names = fs::read_dir(directory(dir.path(), rank)).expect("a directory");
+            let names: Vec<_> = names.map(|entry| entry.expect("one").file_name()).collect();
+            assert_eq!(names, ["file"], "{mpi:?}: {done}");
         }
     }
 }
