@@ -243,7 +243,7 @@ fn begin(plan: &Plan, destination: &Destination, own: &Hello, probe: String) -> 
     let Some(place) = Place::of(plan, destination) else { return Ok(None) };
     let selection = format!("{:?} {:?}", own.list, own.filter);
     let dir = Path::new(OsStr::from_bytes(&own.dest.0));
-    AtWork::begin(&place, &at_work::Line::new(&place, selection, &own.host, (dir, probe)))
+    AtWork::begin(&place, &at_work::Line::new(&place, &selection, &own.host, (dir, probe)))
 }
 
 fn hello(plan: &Plan, machine: usize, purpose: Purpose) -> Hello {

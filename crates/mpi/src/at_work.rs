@@ -1,10 +1,12 @@
 //! The file at a destination that says which jobs are at work there, so that no two of them write one copy.
 //!
-//! It has a line of JSON for each job, in the order in which they came. Byte 0 is locked while the file is read or
+//! It has a line of JSON for each job, in the order in which they came, with a digest of each name that the job copies to: a command
+//! line may have hundreds of thousands. Byte 0 is locked while the file is read or
 //! changed, and byte [`FIRST`] + N as long as the job of line N runs: the lock of a job that died is gone, on whatever
 //! machine it ran, as soon as the filesystem knows. The last job removes the file. Its name has the number of the directory, so
 //! that one that was copied with a tree is none.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -28,9 +30,13 @@ use crate::directory::Directory;
 const NAME: &str = ".haul-mpi-jobs-";
 /// Where the bytes begin that jobs lock: behind every line that there will be.
 const FIRST: u64 = 1 << 40;
-/// Most lines, and most bytes, that are believed.
+/// Most lines, and most bytes, that are believed, and written. The longest command line that Linux takes has 600,000 names.
 const MOST_LINES: u64 = 1 << 12;
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: u64 = 1 << 24;
+/// Of what is in a line.
+const VERSION: u32 = 1;
+/// Hexadecimal digits of a digest. Two jobs of a million names each have one in common by chance once in twenty million times.
+const DIGEST: usize = 16;
 /// How long a job waits for another one that reads or changes the file. One that was stopped meanwhile is not waited for.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How often the file may have gone between opening and locking it.
@@ -46,7 +52,7 @@ pub struct Place {
 }
 
 /// A copy that a job makes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Copied {
     name: Vec<u8>,
     /// The inode number of its source; copies of several sources into one name are merged, and no mistake.
@@ -56,8 +62,10 @@ struct Copied {
 /// What a job says of itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Line {
-    copies: Vec<Copied>,
-    /// Which part of the sources it copies.
+    version: u32,
+    /// The digests of all its copies, one after the other.
+    copies: String,
+    /// Which part of the sources it copies: a digest.
     selection: String,
     host: String,
     process: u32,
@@ -131,14 +139,28 @@ fn ends_in_dot(source: &OsStr) -> bool {
     bytes[..end] == *b"." || bytes[..end].ends_with(b"/.")
 }
 
+impl Copied {
+    fn digest(&self) -> String {
+        digest(&[&self.source.to_le_bytes(), &self.name])
+    }
+}
+
+/// Of all these bytes together.
+fn digest(parts: &[&[u8]]) -> String {
+    let mut digits = blake3::hash(&parts.concat()).to_hex().to_string();
+    digits.truncate(DIGEST);
+    digits
+}
+
 impl Line {
     /// Of this process, which makes the file `probe` in a directory for a short time.
-    pub fn new(place: &Place, selection: String, host: &str, probe: (&Path, String)) -> Line {
+    pub fn new(place: &Place, selection: &str, host: &str, probe: (&Path, String)) -> Line {
         // Another job may run in another directory.
         let directory = std::path::absolute(probe.0).unwrap_or_default();
         Line {
-            copies: place.copies.clone(),
-            selection,
+            version: VERSION,
+            copies: place.copies.iter().map(Copied::digest).collect(),
+            selection: digest(&[selection.as_bytes()]),
             host: host.to_owned(),
             process: std::process::id(),
             begun: now(),
@@ -146,10 +168,17 @@ impl Line {
         }
     }
 
-    /// What both would write.
-    fn common<'l>(&'l self, other: &Line) -> Option<&'l Copied> {
-        let same = self.selection == other.selection;
-        self.copies.iter().find(|copied| same && other.copies.contains(copied))
+    /// Which of its copies both would write.
+    fn common(&self, other: &Line) -> Option<usize> {
+        if self.selection != other.selection {
+            return None;
+        }
+        let theirs: HashSet<&[u8]> = other.digests().collect();
+        self.digests().position(|copied| theirs.contains(copied))
+    }
+
+    fn digests(&self) -> impl Iterator<Item = &[u8]> {
+        self.copies.as_bytes().chunks_exact(DIGEST)
     }
 }
 
@@ -201,7 +230,7 @@ fn enter(place: &Place, name: &str, mut file: &File, line: &Line) -> Result<bool
             Ok(false) => remove_probe(other),
             Ok(true) => {
                 lives = true;
-                if let Some(copied) = line.common(other) {
+                if let Some(copied) = line.common(other).and_then(|at| place.copies.get(at)) {
                     return Err(is_at_work(&place.dir, name, copied, other));
                 }
             }
@@ -215,12 +244,16 @@ fn enter(place: &Place, name: &str, mut file: &File, line: &Line) -> Result<bool
             return Ok(false);
         }
     }
-    let text = serde_json::to_string(line).unwrap_or_default() + "\n";
+    let Ok(text) = serde_json::to_string(line).map(|text| text + "\n") else { return Ok(false) };
+    // Nobody would read it any more, and all later jobs would know of no other one.
+    if count >= MOST_LINES || keep + text.len() as u64 > MOST_BYTES {
+        return Ok(false);
+    }
     let written = file
         .set_len(keep)
         .and_then(|()| file.seek(SeekFrom::Start(keep)))
         .and_then(|_| file.write_all(text.as_bytes()));
-    let mine = count < MOST_LINES && range_lock::try_lock(file.as_fd(), FIRST + count, 1) == Ok(true);
+    let mine = range_lock::try_lock(file.as_fd(), FIRST + count, 1) == Ok(true);
     Ok(written.is_ok() && mine)
 }
 
@@ -335,12 +368,13 @@ fn read(mut file: &File) -> Option<(Vec<Line>, u64)> {
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     let (lines, rest) = text.split_at(whole);
     let is_ours = rest.starts_with(START) || START.starts_with(rest);
-    let lines = lines.lines().map(|line| serde_json::from_str(line).ok()).collect::<Option<_>>()?;
+    let line = |text| serde_json::from_str(text).ok().filter(|line: &Line| line.version == VERSION);
+    let lines = lines.lines().map(line).collect::<Option<_>>()?;
     is_ours.then_some((lines, whole as u64))
 }
 
 /// How each line begins.
-const START: &str = "{\"copies\":";
+const START: &str = "{\"version\":1,\"copies\":";
 
 /// Names that [`probe`] makes.
 fn is_probe(name: &str) -> bool {
@@ -365,7 +399,7 @@ mod tests {
     }
 
     fn line(dir: &Path, name: &str, secret: &str) -> Line {
-        Line::new(&place(dir, name), "all".into(), "host", (dir, probe(&secret.repeat(32))))
+        Line::new(&place(dir, name), "all", "host", (dir, probe(&secret.repeat(32))))
     }
 
     fn begin(dir: &Path, name: &str) -> Result<Option<AtWork>, String> {
@@ -409,18 +443,49 @@ mod tests {
         let _one = begin(dir.path(), "merged").unwrap().expect("there are locks");
         let mut elsewhere = place(dir.path(), "merged");
         elsewhere.copies[0].source = 8;
-        let of_them = Line::new(&elsewhere, "all".into(), "host", (dir.path(), probe(&"1".repeat(32))));
+        let of_them = Line::new(&elsewhere, "all", "host", (dir.path(), probe(&"1".repeat(32))));
         let _other = AtWork::begin(&elsewhere, &of_them).unwrap().expect("other sources");
-        let part = Line { selection: "list".into(), ..line(dir.path(), "merged", "2") };
+        let part = Line::new(&place(dir.path(), "merged"), "list", "host", (dir.path(), probe(&"2".repeat(32))));
         let _part = AtWork::begin(&place(dir.path(), "merged"), &part).unwrap().expect("another part");
         assert!(begin(dir.path(), "merged").is_err());
+    }
+
+    #[test]
+    fn a_job_of_very_many_names_is_seen_by_the_next_one() {
+        let dir = temp_dir();
+        let names = 0..10_000_u64;
+        let copies = names.map(|number| Copied { name: format!("{number:027}").into(), source: number }).collect();
+        let many = Place { dir: dir.path().to_owned(), copies };
+        let of_many = |secret: &str| Line::new(&many, "all", "host", (dir.path(), probe(&secret.repeat(32))));
+        let one = AtWork::begin(&many, &of_many("1")).unwrap().expect("there are locks");
+        assert!(fs::metadata(file_in(dir.path())).unwrap().len() < 20 * 10_000);
+        let last = Place { dir: many.dir.clone(), copies: many.copies[9_999..].to_vec() };
+        let of_last = Line::new(&last, "all", "host", (dir.path(), probe(&"2".repeat(32))));
+        let why = AtWork::begin(&last, &of_last).unwrap_err();
+        assert!(why.contains(&format!("/{:027}': process ", 9_999)), "{why}");
+        drop(one);
+        assert_eq!(names_in(dir.path()), [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_not_written() {
+        let dir = temp_dir();
+        let long = Line { host: "h".repeat(MOST_BYTES as usize), ..line(dir.path(), "long", "1") };
+        let begin_long = || AtWork::begin(&place(dir.path(), "long"), &long).unwrap();
+        assert!(begin_long().is_none());
+        assert_eq!(names_in(dir.path()), [""; 0].map(PathBuf::from));
+        let _one = begin(dir.path(), "run7").unwrap().expect("there are locks");
+        assert!(begin_long().is_none());
+        assert!(begin(dir.path(), "run7").is_err(), "the file can be read as before");
     }
 
     #[test]
     fn what_killed_jobs_have_left_goes() {
         let dir = temp_dir();
         let dead = line(dir.path(), "run7", "a");
-        write_private(&file_in(dir.path()), &(serde_json::to_string(&dead).unwrap() + "\n{\"copies\":[[1"));
+        let dead = serde_json::to_string(&dead).unwrap();
+        assert!(dead.starts_with(START), "{dead}");
+        write_private(&file_in(dir.path()), &(dead + "\n" + START + "\"01"));
         fs::write(dir.path().join(probe(&"a".repeat(32))), "secret").unwrap();
         let job = begin(dir.path(), "run7").unwrap().expect("nobody is at work");
         assert_eq!(names_in(dir.path()), [file_in(dir.path())]);
@@ -440,7 +505,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_somebody_elses_stays_as_it_is() {
-        for contents in ["a poem\n", "{\"copies\":1}\n", "x", "a poem\n{"] {
+        let dir = temp_dir();
+        let later = Line { version: VERSION + 1, ..line(dir.path(), "run7", "c") };
+        let later = serde_json::to_string(&later).unwrap() + "\n";
+        for contents in ["a poem\n", "{\"copies\":1}\n", "x", "a poem\n{", &later] {
             let dir = temp_dir();
             write_private(&file_in(dir.path()), contents);
             assert!(begin(dir.path(), "run7").unwrap().is_none(), "{contents}");
