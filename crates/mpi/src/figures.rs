@@ -27,6 +27,8 @@ pub struct Account {
     /// Something that was asked for was not done, or could not be written down.
     pub failed: bool,
     cancelled: bool,
+    /// The signal that it got, if that was one that stops the job.
+    pub signal: Option<i32>,
     damaged: Vec<Vec<u8>>,
     journal: Option<Vec<u8>>,
     /// In the order of the fields of [`Stats`].
@@ -59,6 +61,7 @@ impl Account {
             // A rank that was stopped may have skipped something that all others were done with.
             failed: failed || summary.failed || summary.cancelled || !summary.damaged.is_empty(),
             cancelled: summary.cancelled,
+            signal: None,
             damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
             journal: summary.journal.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
             counts: counts(stats),
@@ -80,6 +83,11 @@ impl Account {
     /// With so many bytes of sources from other ranks.
     pub fn with_received(self, received: u64) -> Account {
         Account { received, ..self }
+    }
+
+    /// Of a process that got this signal, or none.
+    pub fn with_signal(self, signal: Option<i32>) -> Account {
+        Account { signal, ..self }
     }
 
     /// As a summary of a run. What disk images were found to be is reported where they were copied.

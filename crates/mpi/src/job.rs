@@ -197,9 +197,10 @@ impl Job {
         let time = started.elapsed();
         let failed = rank > 0 && !report.finish();
         let received = desk.broadcast.as_ref().map_or(0, |broadcast| broadcast.received());
-        let account = Account::new(rank, host, &summary, failed, &usage, time).with_received(received);
+        let account = Account::new(rank, host, &summary, failed, &usage, time);
+        let account = account.with_received(received).with_signal(caught.signal());
         if rank == 0 {
-            let status = self.conclude(desk, account, summary, usage, started, &caught);
+            let status = self.conclude(desk, account, summary, usage, started);
             desk.status.get_or_init(|| status);
         } else {
             *lock(&desk.own) = Some(serde_json::to_vec(&account).unwrap_or_default());
@@ -208,15 +209,7 @@ impl Job {
     }
 
     /// Rank 0, when all others have ended: sums up. Returns the exit status.
-    fn conclude(
-        &self,
-        desk: &Desk,
-        own: Account,
-        mut summary: Summary,
-        mut usage: Usage,
-        started: Instant,
-        caught: &Caught,
-    ) -> u8 {
+    fn conclude(&self, desk: &Desk, own: Account, mut summary: Summary, mut usage: Usage, started: Instant) -> u8 {
         let report = &desk.report;
         let mut accounts = lock(&desk.accounts);
         for account in accounts.iter() {
@@ -225,6 +218,8 @@ impl Job {
         }
         accounts.push(own);
         accounts.sort_by_key(|account| account.rank);
+        // A signal to any rank stops all of them.
+        let signal = accounts.iter().find_map(|account| account.signal);
         if let Some(journal) = summary.journal.as_ref().filter(|_| !self.own.each) {
             report.advise(&words::resume_hint(journal, report.quoter()));
         }
@@ -237,7 +232,7 @@ impl Job {
             report.fail(&words::cannot_write(FAILURES, path, error, report.quoter()));
         }
         let output_failed = !report.finish() || listed.is_err();
-        let status = exit::status(&summary, caught.signal(), output_failed);
+        let status = exit::status(&summary, signal, output_failed);
         if let Some(format) = self.show.stats {
             let (profile, time) = (self.plan.data.profile.as_deref(), started.elapsed());
             let record = Record::new(NAME.to_owned(), &summary, profile, report.pace(), usage, time, status);

@@ -43,6 +43,23 @@ fn a_job_that_runs_says_how_far_it_is_when_it_is_asked() {
 }
 
 #[test]
+fn a_signal_to_any_rank_is_the_status_of_the_job() {
+    for mpi in Mpi::all() {
+        for (rank, signal, status) in [(0, Signal::INT, 130), (1, Signal::TERM, 143), (2, Signal::HUP, 129)] {
+            let dir = temp_dir();
+            create_painted(dir.path().join("source"), 8 << 20);
+            // It would take hours.
+            let mut job = Job::new(mpi, 3, dir.path(), &["--limit=1K", "source", "result"]).start();
+            let copy = dir.path().join("result");
+            assert!(job.until(|| copy.exists()), "{mpi:?}: it has ended");
+            let pid = job.rank(rank).expect("it runs");
+            kill_process(pid, signal).expect("it is ours");
+            job.end().failed_with(status);
+        }
+    }
+}
+
+#[test]
 fn ranks_of_one_job_know_each_other() {
     for mpi in Mpi::all() {
         let dir = temp_dir();
