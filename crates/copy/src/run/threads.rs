@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 
+use haul_cluster::messages::Message;
 use haul_cluster::{Part, ToDo};
 use haul_io::facts;
 use haul_io::tuner::{MOST_REMOTE, Tuner};
@@ -168,7 +169,7 @@ fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'
                 // Also what is handed back: whoever could do it may be waiting for it.
                 let is_back = matches!(todo, ToDo::Back { .. });
                 if let Some(task) = task_of(todo) {
-                    start(scope, team, team.pool.accept(task));
+                    start(scope, team, peers, team.pool.accept(task));
                 }
                 if is_back {
                     team.pool.one_fewer();
@@ -182,11 +183,28 @@ fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'
     }
 }
 
-fn start<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, given: Offer<Task>) {
+fn start<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    team: &'scope Team<'env>,
+    peers: &PeerGroup<'env>,
+    given: Offer<Task>,
+) {
     if let Offer::ForNewThread(task) | Offer::Back(task) = given
         && let Some(task) = spawn(scope, team, task)
     {
-        team.pool.keep_for_later(task);
+        do_without_thread(&team.pool, peers, task);
+    }
+}
+
+/// What becomes of a task that has come from another process where no thread could be spawned for it.
+fn do_without_thread(pool: &Pool<Task>, peers: &PeerGroup<'_>, task: Task) {
+    match task {
+        // The threads of this process may all wait for the owner of the file, to link to it, and the owner waits for the chunk.
+        Task::Chunk(from, chunk) => {
+            pool.could_not_spawn();
+            peers.tell(Some((from, Message::ChunkDone { token: chunk.token, moved: 0 })));
+        }
+        task => pool.keep_for_later(task),
     }
 }
 

@@ -2,6 +2,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use haul_cluster::messages::{Chunk, Pair, Way};
+use haul_cluster::test_support::{CHUNK, Wires, group};
 use haul_cluster::{SpareCapacity, Transport};
 use parking_lot::Condvar;
 
@@ -162,4 +164,43 @@ fn a_panic_ends_all_threads_and_the_job() {
         assert!(bench.cancel.is_cancelled(), "the other threads go on");
         assert!(transport.gave_up.load(Ordering::Relaxed), "the other processes wait for this one");
     }
+}
+
+/// A chunk of some file.
+fn chunk() -> Chunk {
+    Chunk {
+        token: 7,
+        pair: Pair {
+            operand: "a".into(),
+            operand_dest: "b".into(),
+            dest: Way { prefix: ".".into(), names: Vec::new() },
+            inodes: [0; 2],
+            born: [None; 2],
+            device: 0,
+            listed: None,
+            shown: ["a".into(), "b".into()],
+        },
+        source_name: None,
+        dest_name: "b".into(),
+        inodes: [1, 2],
+        size: 2 * CHUNK,
+        modified: (0, 0),
+        offset: CHUNK,
+        len: CHUNK,
+    }
+}
+
+#[test]
+fn a_chunk_for_which_there_is_no_thread_is_the_owners_again() {
+    let wires = Wires::new(2);
+    let ends = [0, 1].map(|rank| wires.end_of(rank));
+    let peers = group(&ends[1]);
+    let pool: Pool<Task> = Pool::new(Tuner::fixed(4), 8);
+    let Offer::ForNewThread(task) = pool.accept(Task::Chunk(0, Box::new(chunk()))) else { panic!("nobody waits") };
+    do_without_thread(&pool, &peers, task);
+    assert_eq!(ends[0].arrived(), Some((1, Message::ChunkDone { token: 7, moved: 0 })));
+    assert!(pool.open() == 0 && !pool.wants_work(), "nor is another one asked for");
+    let Offer::ForNewThread(task) = pool.accept(Task::PartDone(None)) else { panic!("nobody waits") };
+    do_without_thread(&pool, &peers, task);
+    assert_eq!((pool.open(), ends[0].arrived()), (1, None), "what is for this process alone waits for a thread");
 }
