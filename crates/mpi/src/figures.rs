@@ -59,7 +59,10 @@ impl Account {
             rank,
             host: host.to_owned(),
             // A rank that was stopped may have skipped something that all others were done with.
-            failed: failed || summary.failed || summary.cancelled || !summary.damaged.is_empty(),
+            failed: failed
+                || summary.failed && !summary.failed_elsewhere
+                || summary.cancelled
+                || !summary.damaged.is_empty(),
             cancelled: summary.cancelled,
             signal: None,
             damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
@@ -244,6 +247,15 @@ mod tests {
         assert_eq!((arrived.failed, &arrived.damaged), (true, &summary.damaged));
         assert_eq!(arrived.stats, summary.stats);
         assert!(table(&[sent]).contains("node"));
+    }
+
+    #[test]
+    fn a_rank_has_not_failed_because_another_one_has() {
+        let account = |summary: &Summary| {
+            Account::new(0, "node", summary, false, &Usage::default(), Duration::from_secs(1)).failed
+        };
+        let failed = Summary { failed: true, ..Summary::default() };
+        assert!(account(&failed) && !account(&Summary { failed_elsewhere: true, ..failed }));
     }
 
     #[test]

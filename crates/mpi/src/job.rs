@@ -180,7 +180,9 @@ impl Job {
             Some(broadcast) => {
                 let reads = Reads(Arc::clone(broadcast));
                 let mut summary = run::run(&self.plan, &Session { shared_reads: Some(&reads), ..session });
-                summary.failed |= rank == 0 && !desk.exchange.finish();
+                let others_failed = rank == 0 && !desk.exchange.finish();
+                summary.failed_elsewhere = others_failed && !summary.failed;
+                summary.failed |= others_failed;
                 summary
             }
             None => {

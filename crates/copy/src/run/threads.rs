@@ -43,6 +43,8 @@ const STACK: u64 = 2 << 20;
 pub struct Summary {
     /// Something that was asked for was not done.
     pub failed: bool,
+    /// That is all that failed: another process of the same copy has not done its part.
+    pub failed_elsewhere: bool,
     /// The run was cancelled before its end.
     pub cancelled: bool,
     /// Overwritten files that are neither the old nor the new ones.
@@ -67,7 +69,9 @@ impl Summary {
 impl AddAssign for Summary {
     /// What two processes did together.
     fn add_assign(&mut self, other: Summary) {
+        let failed_here = [&*self, &other].into_iter().any(|one| one.failed && !one.failed_elsewhere);
         self.failed |= other.failed;
+        self.failed_elsewhere = self.failed && !failed_here;
         self.cancelled |= other.cancelled;
         self.damaged.extend(other.damaged);
         self.journal = self.journal.take().or(other.journal);
@@ -324,7 +328,9 @@ impl Team<'_> {
         };
         summary.shards = shard::end_shard(&mut worker, summary.failed);
         summary.add(worker.report);
-        summary.failed |= others_failed || missing;
+        summary.failed |= missing;
+        summary.failed_elsewhere = others_failed && !summary.failed;
+        summary.failed |= others_failed;
         summary.cancelled = session.cancel.is_cancelled();
         summary.damaged.sort();
         summary

@@ -154,6 +154,20 @@ fn a_run_has_failed_if_another_process_has() {
 }
 
 #[test]
+fn what_failed_here_is_told_from_what_failed_elsewhere() {
+    for (others_are_well, in_the_way, elsewhere) in
+        [(true, false, false), (false, false, true), (false, true, false), (true, true, false)]
+    {
+        let bench = bench(plan());
+        if in_the_way {
+            fs::create_dir_all(bench.dest_path("tree/7/3")).unwrap();
+        }
+        let ran = run_as(&bench, Some(&Silent::new(0, others_are_well)));
+        assert_eq!((ran.value.failed, ran.value.failed_elsewhere), (in_the_way || !others_are_well, elsewhere));
+    }
+}
+
+#[test]
 fn a_panic_ends_all_threads_and_the_job() {
     for jobs in [1, 4] {
         let mut bench = bench(Plan { jobs: Some(jobs), ..plan() });

@@ -247,6 +247,24 @@ fn what_one_rank_cannot_read_is_its_own_error_and_the_others_have_it() {
 }
 
 #[test]
+fn the_record_of_a_rank_says_whether_that_rank_failed() {
+    let dir = temp_dir();
+    let source = dir.path().join("source");
+    fs::write(&source, "bytes").expect("a file");
+    let source = source.to_str().expect("it is text");
+    for mpi in Mpi::all() {
+        make_directories(dir.path(), 3);
+        // In the way of the copy.
+        fs::create_dir(directory(dir.path(), 1).join("copy")).expect("a directory");
+        let job = apart(mpi, dir.path(), 3, &["-T", "--each", "--stats=json", source, "copy"]);
+        let done = job.run().failed_with(1);
+        let records = done.stderr.lines().filter(|line| line.contains(r#""haul-mpi-rank""#));
+        let failed: Vec<_> = records.map(|line| line.contains(r#""failed":true"#)).collect();
+        assert_eq!(failed, [false, true, false], "{mpi:?}: {done}");
+    }
+}
+
+#[test]
 fn a_killed_job_is_resumed_and_an_old_copy_becomes_a_mirror_on_every_rank() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
