@@ -13,7 +13,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, FileId, Time};
 
 use crate::link_owner::OwnedLinks;
-use crate::messages::{Chunk, LinkOwner, Location, Message, Way, WorkUnit};
+use crate::messages::{Chunk, LinkOwner, Location, Message, Way, Whereabouts, WorkUnit};
 use crate::transport::{Part, Transport};
 
 /// This process and the others, for all threads. `A` is what this process keeps of what it has given away.
@@ -270,24 +270,33 @@ impl<'a, A> PeerGroup<'a, A> {
         self.tell(Some((self.owner_of(&key), Message::Settle { key, made })));
     }
 
-    /// Asks a process where its copy of a source file is, and waits for the answer.
-    pub fn ask_where(&self, rank: usize, key: Key) -> Option<Location> {
+    /// Asks a process where its copy of a source file is, which this one does not know, and waits for the answer.
+    pub fn ask_where(&self, rank: usize, key: Key) -> Whereabouts {
+        if rank == self.transport.rank() {
+            // It was forgotten here, and nobody else knows it.
+            return Whereabouts::TakesNoMoreNames;
+        }
         let token = self.new_token();
         self.expect(token);
         self.transport.send(rank, Message::Where { token, key }.encode());
         match self.wait_for(token) {
             Some(Message::Here { place, .. }) => place,
-            _ => None,
+            _ => Whereabouts::Unknown,
         }
     }
 
     /// Tells another process where what was made here is.
     pub fn say_where(&self, links: &LinkTable, from: usize, token: u64, key: &Key) {
-        let made = self.source_of(key).and_then(|source| links.get(source).ok().flatten());
-        let place = made.and_then(|made| {
-            let way = Way { prefix: made.dir.prefix().to_owned(), names: made.dir.names() };
-            Some(Location { way, name: made.name, inode: made.id?.inode() })
-        });
+        let place = match self.source_of(key).map(|source| links.get(source)) {
+            None | Some(Err(_)) => Whereabouts::Unknown,
+            // Whoever asks was told that it was made here: it was forgotten since, for it has as many names as it can have.
+            Some(Ok(made)) => {
+                made.and_then(|made| Some((made.id?, made))).map_or(Whereabouts::TakesNoMoreNames, |(id, made)| {
+                    let way = Way { prefix: made.dir.prefix().to_owned(), names: made.dir.names() };
+                    Whereabouts::At(Location { way, name: made.name, inode: id.inode() })
+                })
+            }
+        };
         self.transport.send(from, Message::Here { token, place }.encode());
     }
 

@@ -152,11 +152,24 @@ fn who_made_a_file_says_where_it_is() {
     let made = || Made { dir: Arc::clone(&root), name: "made".into(), id: None };
     assert!(links[1].claim(source(5), made).is_ok());
     links[1].complete(source(5), id).unwrap();
-    let places = while_listening(&wires, &[(&first, &links[0]), (&second, &links[1])], || {
-        [5, 6].map(|inode| first.ask_where(1, first.key_of(source(inode))))
+    let elsewhere = Source { id: FileId::new(DeviceNumber { major: 9, minor: 9 }, 5), born: None };
+    let answers = while_listening(&wires, &[(&first, &links[0]), (&second, &links[1])], || {
+        let ask = |source| first.ask_where(1, first.key_of(source));
+        let found = [ask(source(5)), ask(elsewhere)];
+        links[1].forget_if(source(5), Some(id)).unwrap();
+        let forgotten = ask(source(5));
+        assert!(links[1].claim(source(5), made).is_ok());
+        [found, [forgotten, ask(source(5))]]
     });
+    assert_eq!(
+        first.ask_where(0, first.key_of(source(5))),
+        Whereabouts::TakesNoMoreNames,
+        "what it has forgotten itself"
+    );
     let way = Way { prefix: "shown/".into(), names: Vec::new() };
-    assert_eq!(places, [Some(Location { way, name: "made".into(), inode: id.inode() }), None]);
+    let found = Whereabouts::At(Location { way, name: "made".into(), inode: id.inode() });
+    let full = [Whereabouts::TakesNoMoreNames, Whereabouts::TakesNoMoreNames];
+    assert_eq!(answers, [[found, Whereabouts::Unknown], full]);
 }
 
 #[test]

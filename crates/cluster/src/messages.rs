@@ -66,8 +66,8 @@ pub enum Message {
     Here {
         /// What the sender of the question or of the work knows it by.
         token: u64,
-        /// Where it is, if this process has made it.
-        place: Option<Location>,
+        /// Where it is.
+        place: Whereabouts,
     },
 }
 
@@ -100,6 +100,17 @@ pub struct Location {
     pub name: OsString,
     /// Its inode number.
     pub inode: u64,
+}
+
+/// What the process that made the copy of a source file knows of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whereabouts {
+    /// It is here.
+    At(Location),
+    /// It took no more names: the process makes another one for names that it meets itself, and so does each other process.
+    TakesNoMoreNames,
+    /// The process cannot tell.
+    Unknown,
 }
 
 /// A directory of the source and its copy.
@@ -249,7 +260,11 @@ mod tests {
             any::<u32>().prop_map(LinkOwner::Rank),
             any::<i32>().prop_map(LinkOwner::Broken)
         ];
-        let place = (way(), text(), any::<u64>()).prop_map(|(way, name, inode)| Location { way, name, inode });
+        let place = prop_oneof![
+            (way(), text(), any::<u64>()).prop_map(|(way, name, inode)| Whereabouts::At(Location { way, name, inode })),
+            Just(Whereabouts::TakesNoMoreNames),
+            Just(Whereabouts::Unknown),
+        ];
         let chunk = (pair(), prop::option::of(text()), text(), any::<[u64; 6]>(), any::<(i64, u32)>()).prop_map(
             |(pair, source_name, dest_name, numbers, modified)| {
                 let [token, a, b, size, offset, len] = numbers;
@@ -270,7 +285,7 @@ mod tests {
             (key(), any::<bool>()).prop_map(|(key, made)| Message::Settle { key, made }),
             (token(), answer).prop_map(|(token, answer)| Message::Claimed { token, answer }),
             (token(), key()).prop_map(|(token, key)| Message::Where { token, key }),
-            (token(), prop::option::of(place)).prop_map(|(token, place)| Message::Here { token, place }),
+            (token(), place).prop_map(|(token, place)| Message::Here { token, place }),
         ]
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use haul_cluster::messages::LinkOwner;
+use haul_cluster::messages::{LinkOwner, Whereabouts};
 use haul_cluster::patience::{PATIENCE, patiently};
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
@@ -110,12 +110,15 @@ fn claim_of_all(worker: &mut Worker<'_>, subject: &Subject<'_>) -> Earlier {
     let trouble = match peers.claim(key) {
         LinkOwner::You => return Earlier::Claimed,
         LinkOwner::Rank(rank) => {
-            let place = peers.ask_where(rank as usize, key);
-            let stop = || cx.cancelled();
-            let found = place.ok_or(Errno::STALE).and_then(|place| {
-                let attempt = || if stop() { Err(Errno::CANCELED) } else { find(&place) };
-                patiently(PATIENCE, || ask_again_for_way(&place.way), attempt)
-            });
+            let found = match peers.ask_where(rank as usize, key) {
+                Whereabouts::At(place) => {
+                    let attempt = || if cx.cancelled() { Err(Errno::CANCELED) } else { find(&place) };
+                    patiently(PATIENCE, || ask_again_for_way(&place.way), attempt)
+                }
+                // It is claimed here, and stays so: the next names are linked to what is made now.
+                Whereabouts::TakesNoMoreNames => return Earlier::Claimed,
+                Whereabouts::Unknown => Err(Errno::STALE),
+            };
             match found {
                 Ok(made) => {
                     let settled = cx.services.links.was_made_elsewhere(source, &made);

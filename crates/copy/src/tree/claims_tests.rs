@@ -1,10 +1,16 @@
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::thread;
+
+use haul_cluster::ToDo;
+use haul_cluster::test_support::{Wires, group};
 
 use super::*;
 use crate::context::test_support::Bench;
+use crate::links::LinkTable;
+use crate::peers::PeerGroup;
 use crate::plan::{Dereference, Plan, Preserve};
-use crate::tree::test_support::{at, break_links, entered, level_in, make_dir, plan, top_level};
+use crate::tree::test_support::{among, at, break_links, entered, level_in, make_dir, plan, top_level};
 use crate::work::entry::Level;
 
 /// A source, `a`, with another name, `other`. Hard links stay hard links.
@@ -111,6 +117,60 @@ fn a_followed_name_is_completed_by_what_it_leads_to() {
     let subject = Subject { dereference: Dereference::Always, ..bench.subject("a", "b") };
     bench.run(|worker| complete_claim(worker, &subject, None)).says(&[]);
     assert_eq!(made_for(&bench, "a").unwrap().id, Some(bench.to("far").inode().unwrap().id));
+}
+
+/// What becomes of a source that the other process has made, and of which it knows this now.
+fn made_elsewhere(bench: &Bench, links: &LinkTable) -> String {
+    struct End<'a>(&'a Wires);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+    let listen = |peers: &PeerGroup<'_>, links: &LinkTable| {
+        while let Some((from, message)) = peers.transport.receive() {
+            if let ToDo::Where { from, token, key } = peers.take(from, &message) {
+                peers.say_where(links, from, token, &key);
+            }
+        }
+    };
+    let wires = Wires::new(2);
+    let ends = [0, 1].map(|rank| wires.end_of(rank));
+    let [own, other] = [group(&ends[0]), group(&ends[1])];
+    let inode = bench.from("a").inode().unwrap();
+    for peers in [&own, &other] {
+        peers.set_room(Some(fs::File::open(bench.dest_path("")).unwrap().into()));
+        peers.name_of(inode.id.device(), Some("/data".as_ref()));
+    }
+    let (subject, root) = (bench.subject("a", "b"), bench.root());
+    thread::scope(|scope| {
+        scope.spawn(|| listen(&own, &bench.services.links));
+        scope.spawn(|| listen(&other, links));
+        // Also if it panics: the listeners must not wait for ever.
+        let _end = End(&wires);
+        let key = other.key_of((&inode).into());
+        assert_eq!(other.claim(key), LinkOwner::You);
+        other.settle(key, true);
+        let ran = among(bench, &own, |walker| earlier_copy(&mut walker.worker, &at(&top_level(&root), subject)));
+        assert_eq!(ran.failed, matches!(ran.value, Earlier::Unknown), "{:?}", ran.heard);
+        word(&ran.value)
+    })
+}
+
+#[test]
+fn where_another_process_has_a_file_that_takes_no_more_names_one_is_made_here() {
+    let bench = two_names().dest("full", "copy");
+    let links = LinkTable::default();
+    let source = Source::from(&bench.from("a").inode().unwrap());
+    let claim = |name| links.claim(source, || made_at(&bench.root(), bench.to(name))).unwrap();
+    let full = bench.to("full").inode().unwrap().id;
+    assert!(matches!(claim("full"), Claim::First));
+    links.complete(source, full).unwrap();
+    links.forget_if(source, Some(full)).unwrap();
+    assert!(matches!(claim("next"), Claim::First));
+    assert_eq!(made_elsewhere(&bench, &links), "claimed");
+    bench.services.links.complete(source, full).unwrap();
+    assert_eq!(asked(&bench, "other", "c"), "dest/b", "the next name is linked to what is made here");
 }
 
 #[test]
