@@ -207,6 +207,30 @@ pub fn agree(
     Ok((agreed, at_work))
 }
 
+/// Waits until every rank has made itself ready, so that nothing is tried if one of them cannot.
+///
+/// # Errors
+/// On rank 0 what is wrong, for the user. On all others an empty text.
+pub fn all_ready(line: &mut Line<'_>, agreed: &Agreed, own: Result<(), Vec<u8>>) -> Result<(), Vec<u8>> {
+    if line.rank() > 0 {
+        answer(line, &own.err());
+        let ready = serde_json::from_slice(&line.wait_for_rank(0)).unwrap_or(false);
+        return if ready { Ok(()) } else { Err(Vec::new()) };
+    }
+    let mut trouble = own.err();
+    for _ in 1..line.ranks() {
+        let (from, answer) = line.wait();
+        let why = match serde_json::from_slice::<Option<Vec<u8>>>(&answer) {
+            Ok(why) => why,
+            Err(_) => Some(b"it is of another version".to_vec()),
+        };
+        // What is wrong on all of them rank 0 has said first.
+        trouble = trouble.or_else(|| Some([agreed.label(from).as_bytes(), b": ", &why?].concat()));
+    }
+    line.send_to_others(&serde_json::to_vec(&trouble.is_none()).unwrap_or_default());
+    trouble.map_or(Ok(()), Err)
+}
+
 /// What every process has before it, by rank.
 fn hear_all(line: &mut Line<'_>, own: Hello) -> Result<Vec<Hello>, String> {
     let mut hellos = vec![own; line.ranks()];

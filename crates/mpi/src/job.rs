@@ -24,7 +24,7 @@ use haul_io::pace::Limit;
 use haul_sys::inode::FileId;
 use haul_sys::process_state::Usage;
 
-use crate::agree::Agreed;
+use crate::agree::{self, Agreed};
 use crate::at_work::AtWork;
 use crate::broadcast::{Broadcast, READERS, Reads};
 use crate::carrier::{Carrier, Desk};
@@ -71,6 +71,12 @@ impl Job {
         report.configure(show, &self.plan, self.agreed.progress, show.verbose);
         report.keep_count(&self.plan);
         let prepared = self.prepare(rank, &mut report, &exchange);
+        if let Err(why) = agree::all_ready(line, &self.agreed, prepared) {
+            if rank == 0 {
+                Report::new(NAME.as_bytes().to_vec()).complain(&why);
+            }
+            return status::REFUSED;
+        }
         let report = Arc::new(report);
         let ranks = self.agreed.hosts.len();
         let broadcast = self.own.each.then(|| {
@@ -89,11 +95,6 @@ impl Job {
             status: OnceLock::new(),
             is_done: AtomicBool::new(false),
         };
-        if let Err(why) = prepared {
-            report.complain(&why);
-            // The others would wait for this one for ever.
-            report.cancel().cancel();
-        }
         thread::scope(|scope| {
             let begin = |name: &str| thread::Builder::new().name(name.into());
             if let Some(broadcast) = &desk.broadcast {

@@ -7,7 +7,8 @@ use haul_frontend::exit;
 /// The job ended before it had tried everything, and not by a signal: a rank could not go on. With `--resume` another job
 /// goes on.
 pub const INCOMPLETE: u8 = 3;
-/// Nothing was tried: the command line is wrong, the ranks do not fit together, or another job is at work on the same copy.
+/// Nothing was tried: the command line is wrong, the ranks do not fit together, another job is at work on the same copy, or a rank
+/// cannot use what the options name.
 /// EX_USAGE of sysexits.h.
 pub const REFUSED: u8 = 64;
 

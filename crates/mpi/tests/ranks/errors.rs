@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use haul_testbed::{Bed, Fs, create_painted};
+use haul_testbed::{Bed, Fs, create_painted, temp_dir};
 
 use crate::support::tree::{SMALL, differences, grow, look, place, remove};
 use crate::support::{Job, Mpi, Part, chance, haul_copies};
@@ -196,6 +196,38 @@ fn options_that_several_ranks_cannot_keep_are_refused() {
         ] {
             let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result/"]);
             is_refused(&job, &dir.join("result"), &[word]);
+        }
+    }
+}
+
+#[test]
+fn what_one_rank_cannot_use_ends_the_job_before_anything_is_tried() {
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name).to_str().expect("it is text").to_owned();
+    fs::create_dir(path("source")).expect("a directory");
+    for number in 0..20 {
+        fs::write(path(&format!("source/{number}")), "bytes").expect("a file");
+    }
+    for rank in 0..3 {
+        fs::create_dir(path(&format!("rank-{rank}"))).expect("a directory");
+        if rank != 2 {
+            let profile = "format = \"haul-profile\"\nversion = 1\n";
+            fs::write(path(&format!("rank-{rank}/profile")), profile).expect("a file");
+        }
+    }
+    let [source, result] = ["source", "result"].map(path);
+    for mpi in Mpi::all() {
+        for (option, words, rank) in [
+            ("--profile=profile", "cannot use the profile", "rank 2 on "),
+            ("--profile=nothing", "cannot use the profile", ""),
+            ("--failures=nowhere/list", "cannot write", ""),
+        ] {
+            let part = |rank: usize| {
+                Part::new(1, &["-aT", option, &source, &result]).within(&dir.path().join(format!("rank-{rank}")))
+            };
+            let done = Job::of(mpi, dir.path(), (0..3).map(part).collect()).run().failed_with(64).says(&[words, rank]);
+            assert!(done.stderr.matches("haul-mpi: ").count() == 1 && !Path::new(&result).exists(), "{mpi:?}: {done}");
+            assert!(rank.is_empty() != done.stderr.contains("rank "), "{mpi:?}: {done}");
         }
     }
 }
