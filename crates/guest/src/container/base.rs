@@ -162,6 +162,12 @@ mod tests {
         }
         assert!(!is_base(overlay(named), "disk2.vmdk") && !is_base(overlay(named), "disk-flat.img"));
         assert_eq!(base_of(overlay("parentCID=1234abcd")), Some(Base::Unknown));
+        let other_letters = "parentCID=1234abcd\nparentFileNameHint=\"Gr\u{f6}\u{df}e.vmdk\"";
+        assert_eq!(base_of(overlay(other_letters)), Some(Base::Unknown));
+        let of_virtualbox = |id: &str| overlay(&format!("parentCID=ffffffff\nddb.uuid.parent=\"{id}\""));
+        let id = "8a1c0f6e-1111-2222-3333-444455556666";
+        assert_eq!(base_of(of_virtualbox(id)), Some(Base::Unknown));
+        assert_eq!(base_of(of_virtualbox("00000000-0000-0000-0000-000000000000")), None);
         assert_eq!(base_of(overlay("parentCID=ffffffff")), None);
         let inside = with(2048, &[(0, b"KDMV"), (28, &[1]), (36, &[2]), (512, &overlay(named))]);
         assert!(is_base(inside, "disk.vmdk"));

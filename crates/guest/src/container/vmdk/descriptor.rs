@@ -71,6 +71,7 @@ impl Descriptor {
                     b"parentcid" if parent.is_none() => parent = Some(value.to_ascii_lowercase()),
                     b"parentcid" => return Err(Refusal::corrupt("a VMDK has two parents")),
                     b"parentfilenamehint" => return Err(Refusal::unsupported("VMDK with a parent")),
+                    PARENT_ID => unsupported_if(is_id(value), "VMDK with a parent")?,
                     key if key.starts_with(b"encryption") => {
                         return Err(Refusal::unsupported("encrypted VMDK"));
                     }
@@ -92,8 +93,19 @@ pub fn parent(text: &[u8]) -> Option<Vec<Vec<u8>>> {
         lines.find(|(key, _)| key == wanted).map(|(_, value)| value)
     };
     let hint = value(b"parentfilenamehint");
-    let has_parent = hint.is_some() || value(b"parentcid").is_some_and(|id| !id.eq_ignore_ascii_case(b"ffffffff"));
-    has_parent.then(|| hint.map(<[u8]>::to_vec).into_iter().collect())
+    let has_parent = hint.is_some()
+        || value(b"parentcid").is_some_and(|id| !id.eq_ignore_ascii_case(b"ffffffff"))
+        || value(PARENT_ID).is_some_and(is_id);
+    // Other letters may be in any encoding.
+    let name = hint.filter(|hint| hint.is_ascii());
+    has_parent.then(|| name.map(<[u8]>::to_vec).into_iter().collect())
+}
+
+/// What VirtualBox calls a parent, and nothing else does: its identity, or zeros.
+const PARENT_ID: &[u8] = b"ddb.uuid.parent";
+
+fn is_id(value: &[u8]) -> bool {
+    value.iter().any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
 }
 
 /// `key = value`, the key in small letters, the value without quotes.
@@ -202,6 +214,8 @@ mod tests {
         assert!(parsed(flat).is_err(), "a parent may be anywhere");
         assert!(parsed(&format!("parentCID=12345678\n{flat}")).is_err());
         assert!(parsed(&format!("parentCID=ffffffff\nparentFileNameHint=\"b\"\n{flat}")).is_err());
+        assert!(parsed(&format!("parentCID=ffffffff\nddb.uuid.parent=\"0a-0\"\n{flat}")).is_err(), "of VirtualBox");
+        assert!(parsed(&format!("parentCID=ffffffff\nddb.uuid.parent=\"00-0\"\n{flat}")).is_ok());
         assert!(parsed(&format!("parentCID=ffffffff\nparentCID=12345678\n{flat}")).is_err());
         assert!(parsed(&format!("parentCID=ffffffff\nencryption.keySafe = \"x\"\n{flat}")).is_err());
     }
