@@ -20,7 +20,7 @@ use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::mountinfo::mounts;
 
 use super::layers::{Search, loop_device_of};
-use super::overlays::overlay;
+use super::overlays::{Overlay, overlay};
 use super::processes;
 use super::suspended::suspended;
 use super::system::{System, device_number, dir_of, entries, names_of};
@@ -53,6 +53,8 @@ pub enum InUse {
     Vmware(PathBuf),
     /// Nobody at the moment, but the disk in this file goes on from it.
     Base(PathBuf),
+    /// Nobody at the moment, but this file cannot be read, and a disk in it may go on from the image.
+    Hidden(PathBuf),
     /// Nobody at the moment, but the memory of a virtual machine was saved in this file, and goes on from there.
     Suspended(PathBuf),
 }
@@ -70,6 +72,7 @@ impl fmt::Display for InUse {
             InUse::Claimed => write!(f, "it is mounted, or part of another device"),
             InUse::Vmware(path) => write!(f, "VMware has locked it: {}", path.display()),
             InUse::Base(path) => write!(f, "another disk goes on from it: {}", path.display()),
+            InUse::Hidden(path) => write!(f, "a disk may go on from it in what cannot be read: {}", path.display()),
             InUse::Suspended(path) => write!(f, "a virtual machine was suspended with it: {}", path.display()),
         }
     }
@@ -87,8 +90,12 @@ pub fn in_use(path: &Path, file: BorrowedFd<'_>, inode: &Inode, system: &System)
             .or_else(|| listed_lock(file, inode, system).map(InUse::Lock))
             .or_else(|| names_of(path).find_map(|name| vmware_lock(dir_of(&name))).map(plain).map(InUse::Vmware)),
     };
-    user.or_else(|| suspended(path, inode, system).map(plain).map(InUse::Suspended))
-        .or_else(|| overlay(path, file, inode).map(plain).map(InUse::Base))
+    user.or_else(|| suspended(path, inode, system).map(plain).map(InUse::Suspended)).or_else(|| {
+        overlay(path, file, inode, system).map(|found| match found {
+            Overlay::At(path) => InUse::Base(plain(path)),
+            Overlay::Hidden(path) => InUse::Hidden(plain(path)),
+        })
+    })
 }
 
 /// Without the dot that a path in the current directory begins with by us.

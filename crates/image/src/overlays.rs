@@ -2,77 +2,98 @@
 //! made had written blocks that the image's own map calls free: only the overlay has the map in which they are used.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use haul_fs::offline::OfflineFiles;
+use haul_fs::walk::Operand;
+use haul_guest::Refusal;
 use haul_guest::container::{Base, base};
 use haul_guest::image::ImageFile;
+use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind, Time};
-use haul_sys::rustix::fs::CWD;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use parking_lot::Mutex;
 
-use super::system::{dir_of, entries, names_of, open_regular};
+use super::system::{System, dir_of, names_of};
 
-/// The file of a disk that goes on from this image, if it lies beside it, or where VirtualBox has such disks. What lies in
-/// other places cannot be found.
-pub(super) fn overlay(path: &Path, image: BorrowedFd<'_>, inode: &Inode) -> Option<PathBuf> {
+/// What was found beside an image.
+pub(super) enum Overlay {
+    /// A disk goes on from it.
+    At(PathBuf),
+    /// One may, in a file that cannot be read.
+    Hidden(PathBuf),
+}
+
+/// The file of a disk that goes on from this image, if it lies beside it, or where VirtualBox has such disks; or one that may
+/// be such a file and cannot be read. What lies in other places cannot be found.
+pub(super) fn overlay(path: &Path, image: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<Overlay> {
     if inode.kind == Kind::BlockDevice {
         return None;
     }
-    names_of(path).find_map(|name| {
+    let mut hidden = None;
+    for name in names_of(path) {
         let dir = dir_of(&name);
-        [dir.to_owned(), dir.join("Snapshots")].iter().find_map(|dir| {
-            let overlays = overlays_in(dir);
-            let found = overlays.iter().find(|overlay| overlay.goes_on_from(dir, &name, image, inode))?;
-            Some(dir.join(&found.name))
-        })
+        for dir in [dir.to_owned(), dir.join("Snapshots")] {
+            for neighbour in neighbours(&dir, system).iter().filter(|neighbour| neighbour.id != Some(inode.id)) {
+                match &neighbour.base {
+                    Some(base) if !goes_on_from(base, &dir, &name, image, inode) => {}
+                    Some(_) => return Some(Overlay::At(dir.join(&neighbour.name))),
+                    None => hidden = hidden.or_else(|| Some(Overlay::Hidden(dir.join(&neighbour.name)))),
+                }
+            }
+        }
+    }
+    hidden
+}
+
+fn goes_on_from(base: &Base, dir: &Path, name: &Path, image: BorrowedFd<'_>, inode: &Inode) -> bool {
+    let is_named = name.file_name().is_some_and(|name| {
+        // Without a descriptor of its own the image cannot be looked at, and may be the one.
+        let copy = image.try_clone_to_owned().ok();
+        copy.is_none_or(|copy| base.may_be(name.as_bytes(), &ImageFile::new(copy.into(), inode.size)))
+    });
+    is_named || leads_to(base, dir, inode)
+}
+
+/// Whether one of the names leads to the image, whatever that is called here.
+fn leads_to(base: &Base, dir: &Path, inode: &Inode) -> bool {
+    let Base::Named(names) = base else { return false };
+    // Of JSON the strings.
+    let paths = names.iter().flat_map(|name| match name.starts_with(b"json:") {
+        true => name.split(|byte| *byte == b'"').collect(),
+        false => vec![name.as_slice(), name.strip_prefix(b"file:").unwrap_or(name)],
+    });
+    paths.filter(|path| !path.is_empty()).any(|path| {
+        let path = dir.join(OsString::from_vec(path.to_vec()));
+        Inode::at_following(CWD, path.as_os_str()).is_ok_and(|found| found.id == inode.id)
     })
 }
 
-/// A file with a disk that goes on from another one.
-struct Overlay {
+/// A file with a disk that goes on from another one, or that may have one.
+struct Neighbour {
     name: OsString,
-    id: FileId,
-    base: Base,
+    id: Option<FileId>,
+    /// `None` if it cannot be read.
+    base: Option<Base>,
 }
 
-impl Overlay {
-    fn of(file: &Path) -> Option<Overlay> {
-        let (opened, inode) = open_regular(file)?;
-        let base = base(Arc::new(ImageFile::new(opened, inode.size))).ok().flatten()?;
-        Some(Overlay { name: file.file_name()?.to_owned(), id: inode.id, base })
-    }
-
-    fn goes_on_from(&self, dir: &Path, name: &Path, image: BorrowedFd<'_>, inode: &Inode) -> bool {
-        let is_named = || {
-            name.file_name().is_some_and(|name| {
-                // Without a descriptor of its own the image cannot be looked at, and may be the one.
-                let copy = image.try_clone_to_owned().ok();
-                let may_be = |copy| self.base.may_be(name.as_bytes(), &ImageFile::new(copy, inode.size));
-                copy.is_none_or(|copy| may_be(copy.into()))
-            })
-        };
-        self.id != inode.id && (is_named() || self.leads_to(dir, inode))
-    }
-
-    /// Whether one of the names leads to the image, whatever that is called here.
-    fn leads_to(&self, dir: &Path, inode: &Inode) -> bool {
-        let Base::Named(names) = &self.base else { return false };
-        names.iter().any(|name| {
-            let path = dir.join(OsString::from_vec(name.clone()));
-            Inode::at_following(CWD, path.as_os_str()).is_ok_and(|found| found.id == inode.id)
-        })
+impl Neighbour {
+    fn hidden(name: &OsStr, id: Option<FileId>) -> Neighbour {
+        Neighbour { name: name.to_owned(), id, base: None }
     }
 }
 
 /// What there is in a directory as it was.
 struct Seen {
     directory: (FileId, Time, Time),
-    overlays: Arc<[Overlay]>,
+    neighbours: Arc<[Neighbour]>,
 }
 
 /// Two directories for each of the two names of an image, and for some threads in other directories.
@@ -86,20 +107,107 @@ const TICK: i64 = 3;
 /// of its own.
 static SEEN: Mutex<VecDeque<Seen>> = Mutex::new(VecDeque::new());
 
-/// All overlays in a directory.
-fn overlays_in(dir: &Path) -> Arc<[Overlay]> {
+/// All files in a directory with disks that go on from others.
+fn neighbours(dir: &Path, system: &System) -> Arc<[Neighbour]> {
     let Ok(inode) = Inode::at_following(CWD, dir.as_os_str()) else { return Arc::default() };
     let directory = (inode.id, inode.modified, inode.changed);
     if let Some(seen) = SEEN.lock().iter().find(|seen| seen.directory == directory) {
-        return Arc::clone(&seen.overlays);
+        return Arc::clone(&seen.neighbours);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
-    let is_quiet = now.saturating_sub(inode.modified.seconds) > TICK;
-    let overlays: Arc<[Overlay]> = entries(dir).filter_map(|file| Overlay::of(&file)).collect();
-    if is_quiet {
+    let mut search = Search::new(system);
+    let found: Arc<[Neighbour]> = match fs::read_dir(dir) {
+        Ok(entries) => entries.filter_map(|entry| search.look(dir, entry)).collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Arc::default(),
+        Err(_) => Arc::new([Neighbour::hidden(OsStr::new(""), None)]),
+    };
+    if search.is_lasting && now.saturating_sub(inode.modified.seconds) > TICK {
         let mut seen = SEEN.lock();
         seen.truncate(DIRECTORIES - 1);
-        seen.push_front(Seen { directory, overlays: Arc::clone(&overlays) });
+        seen.push_front(Seen { directory, neighbours: Arc::clone(&found) });
     }
-    overlays
+    found
+}
+
+/// Looks at the files of one directory.
+struct Search {
+    /// Of files whose holders want to be alone: device and number, as /proc/locks has them.
+    leased: Vec<String>,
+    offline: OfflineFiles,
+    /// The next search would find the same.
+    is_lasting: bool,
+}
+
+impl Search {
+    fn new(system: &System) -> Search {
+        let table = fs::read_to_string(system.proc.join("locks")).unwrap_or_default();
+        let leased = table.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            matches!(words.get(1..4), Some(["LEASE", _, "WRITE"]))
+                .then(|| words.get(5).map(|file| (*file).to_owned()))?
+        });
+        Search { leased: leased.collect(), offline: OfflineFiles::default(), is_lasting: true }
+    }
+
+    fn look(&mut self, dir: &Path, entry: io::Result<DirEntry>) -> Option<Neighbour> {
+        let Ok(entry) = entry else {
+            self.is_lasting = false;
+            return Some(Neighbour::hidden(OsStr::new(""), None));
+        };
+        let (name, path) = (entry.file_name(), dir.join(entry.file_name()));
+        let inode = match Inode::at_following(CWD, path.as_os_str()) {
+            Ok(inode) => inode,
+            Err(errno) => return self.hidden(&name, None, errno),
+        };
+        // What opening means is known of a regular file only.
+        if inode.kind != Kind::Regular || inode.size == 0 || self.is_elsewhere(&path, &inode) {
+            return None;
+        }
+        match base_in(&path) {
+            Ok(base) => Some(Neighbour { name, id: Some(inode.id), base: Some(base?) }),
+            Err(errno) => self.hidden(&name, Some(inode.id), errno),
+        }
+    }
+
+    /// Whether a file is not to be opened: its holder would have to give up its lease, or an archive to bring it back.
+    fn is_elsewhere(&mut self, path: &Path, inode: &Inode) -> bool {
+        let device = inode.id.device();
+        let name = format!("{:02x}:{:02x}:{}", device.major, device.minor, inode.id.inode());
+        // On btrfs files have another device number than in that table, and both have no driver.
+        let is_it = |leased: &String| {
+            let number = leased.rsplit(':').next().unwrap_or_default();
+            *leased == name || (device.major == 0 && leased.starts_with("00:") && name.ends_with(&format!(":{number}")))
+        };
+        if self.leased.iter().any(is_it) {
+            self.is_lasting = false;
+            return true;
+        }
+        self.offline.contain(Operand::open(path.as_os_str()).spot(), inode, true)
+    }
+
+    /// What becomes of a file that cannot be looked at.
+    fn hidden(&mut self, name: &OsStr, id: Option<FileId>, errno: Errno) -> Option<Neighbour> {
+        match errno {
+            // Gone meanwhile, or a link that leads nowhere.
+            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => return None,
+            Errno::ACCESS | Errno::PERM => {}
+            _ => self.is_lasting = false,
+        }
+        // Somebody has just taken a lease, who is alone with it.
+        (errno != Errno::AGAIN).then(|| Neighbour::hidden(name, id))
+    }
+}
+
+/// The base of the disk in a regular file, if it has one. Nothing is waited for.
+fn base_in(path: &Path) -> Result<Option<Base>, Errno> {
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let inode = Inode::of(file.as_fd())?;
+    if inode.kind != Kind::Regular {
+        return Ok(None);
+    }
+    match base(Arc::new(ImageFile::new(file.into(), inode.size))) {
+        Ok(base) => Ok(base),
+        Err(Refusal::Unreadable(_)) => Err(Errno::IO),
+        Err(_) => Ok(None),
+    }
 }

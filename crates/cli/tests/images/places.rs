@@ -278,3 +278,33 @@ fn a_writer_is_found_among_the_processes_where_there_are_no_leases() {
     assert!(out.contains("it is in use: another process has it open for writing"), "{out}");
     assert_holds(&at("copy"), &image.bytes, "whole");
 }
+
+#[test]
+fn an_image_beside_a_file_that_may_be_its_overlay_and_cannot_be_read_is_copied_whole() {
+    if !has("setpriv") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    let Some(image) = ext4(&bed, &at("disk"), 32 * MIB, 20) else { return };
+    fs::write(at("private"), "of somebody else").expect("it can be written");
+    tool(Command::new("chmod").arg("600").arg(at("private")));
+    tool(Command::new("chmod").arg("777").arg(dir.path()));
+    let run = |name: &str| {
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args([env!("CARGO_BIN_EXE_haul"), "--smart", "--explain", "disk", name])
+            .current_dir(dir.path())
+            .output()
+            .expect("there is setpriv");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let out = run("copy");
+    assert!(out.contains("a disk may go on from it in what cannot be read: private"), "{out}");
+    assert_holds(&at("copy"), &image.bytes, "whole");
+    fs::remove_file(at("private")).expect("it is there");
+    run("second");
+    assert_holds(&at("second"), &image.copied(), "by its map");
+}

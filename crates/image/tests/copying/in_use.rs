@@ -7,7 +7,7 @@ use std::path::Path;
 use haul_fs::error::What;
 use haul_guest::ExtentSet;
 use haul_image::{InUse, Options, Report, Smart};
-use haul_sys::in_use::lock_byte;
+use haul_sys::in_use::{is_still_alone, keep_others_out, lock_byte};
 use haul_testbed::guest::{Noise, attach, run as command, unmount};
 use haul_testbed::{Bed, Command, temp_dir};
 
@@ -85,8 +85,10 @@ fn an_image_from_which_another_disk_goes_on_is_copied_whole() {
         ("overlay", "image"),
         ("Snapshots/overlay", "../image"),
         ("overlay", "/gone/to/another/place/image"),
-        // Another name of the same file.
+        // Other names of the same file.
         ("overlay", "link"),
+        ("overlay", "file:link"),
+        ("overlay", r#"json:{"driver":"raw","file":{"filename":"./link"}}"#),
     ] {
         let dir = temp_dir();
         let image = image(dir.path());
@@ -106,6 +108,22 @@ fn an_image_from_which_another_disk_goes_on_is_copied_whole() {
     let copies = std::iter::repeat_with(|| copy(&image, &dir.path().join("copy"), Smart::Auto).0);
     let found = copies.take(1000).find(|report| report.in_use.is_none());
     assert_eq!(found.map(|report| report.stats.free), Some(49_152), "the base of the overlay is another one");
+}
+
+#[test]
+fn whoever_is_alone_with_a_file_beside_an_image_stays_so() {
+    let dir = temp_dir();
+    let image = image(dir.path());
+    let other = dir.path().join("other");
+    fs::write(&other, vec![1; 4096]).unwrap();
+    // A child of another test may hold a descriptor of it for a moment.
+    let alone = std::iter::repeat_with(|| {
+        let file = File::options().read(true).write(true).open(&other).unwrap();
+        (keep_others_out(file.as_fd()) == Ok(true)).then_some(file)
+    });
+    let alone = alone.take(10_000).flatten().next().expect("nobody has it for so long");
+    copy(&image, &dir.path().join("copy"), Smart::Auto);
+    assert_eq!(is_still_alone(alone.as_fd()), Ok(true));
 }
 
 #[test]
