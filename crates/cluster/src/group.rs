@@ -289,7 +289,7 @@ impl<'a, A> PeerGroup<'a, A> {
     pub fn say_where(&self, links: &LinkTable, from: usize, token: u64, key: &Key) {
         let place = match self.source_of(key).map(|source| links.get(source)) {
             None | Some(Err(_)) => Whereabouts::Unknown,
-            // Whoever asks was told that it was made here: it was forgotten since, for it has as many names as it can have.
+            // Whoever asks knows that it was made here: it was forgotten since, for it has as many names as it can have.
             Some(Ok(made)) => {
                 made.and_then(|made| Some((made.id?, made))).map_or(Whereabouts::TakesNoMoreNames, |(id, made)| {
                     let way = Way { prefix: made.dir.prefix().to_owned(), names: made.dir.names() };

@@ -71,8 +71,10 @@ impl fmt::Display for InUse {
             InUse::Held(name) => write!(f, "it is part of device {name}"),
             InUse::Claimed => write!(f, "it is mounted, or part of another device"),
             InUse::Vmware(path) => write!(f, "VMware has locked it: {}", path.display()),
-            InUse::Base(path) => write!(f, "another disk goes on from it: {}", path.display()),
-            InUse::Hidden(path) => write!(f, "a disk may go on from it in what cannot be read: {}", path.display()),
+            InUse::Base(path) => write!(f, "it is the backing file of another disk: {}", path.display()),
+            InUse::Hidden(path) => {
+                write!(f, "it may be the backing file of a disk in what cannot be read: {}", path.display())
+            }
             InUse::Suspended(path) => write!(f, "a virtual machine was suspended with it: {}", path.display()),
         }
     }

@@ -109,7 +109,12 @@ static SEEN: Mutex<VecDeque<Seen>> = Mutex::new(VecDeque::new());
 
 /// All files in a directory with disks that go on from others.
 fn neighbours(dir: &Path, system: &System) -> Arc<[Neighbour]> {
-    let Ok(inode) = Inode::at_following(CWD, dir.as_os_str()) else { return Arc::default() };
+    let unseen = || Arc::new([Neighbour::hidden(OsStr::new(""), None)]);
+    let inode = match Inode::at_following(CWD, dir.as_os_str()) {
+        Ok(inode) => inode,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Arc::default(),
+        Err(_) => return unseen(),
+    };
     let directory = (inode.id, inode.modified, inode.changed);
     if let Some(seen) = SEEN.lock().iter().find(|seen| seen.directory == directory) {
         return Arc::clone(&seen.neighbours);
@@ -119,7 +124,7 @@ fn neighbours(dir: &Path, system: &System) -> Arc<[Neighbour]> {
     let found: Arc<[Neighbour]> = match fs::read_dir(dir) {
         Ok(entries) => entries.filter_map(|entry| search.look(dir, entry)).collect(),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Arc::default(),
-        Err(_) => Arc::new([Neighbour::hidden(OsStr::new(""), None)]),
+        Err(_) => unseen(),
     };
     if search.is_lasting && now.saturating_sub(inode.modified.seconds) > TICK {
         let mut seen = SEEN.lock();
@@ -207,7 +212,8 @@ fn base_in(path: &Path) -> Result<Option<Base>, Errno> {
     }
     match base(Arc::new(ImageFile::new(file.into(), inode.size))) {
         Ok(base) => Ok(base),
-        Err(Refusal::Unreadable(_)) => Err(Errno::IO),
-        Err(_) => Ok(None),
+        Err(Refusal::Unreadable(_) | Refusal::Budget(_) | Refusal::Internal) => Err(Errno::IO),
+        // It is no disk, or nothing can go on with it.
+        Err(Refusal::Corrupt(_) | Refusal::Unsupported(_) | Refusal::Dirty(_)) => Ok(None),
     }
 }

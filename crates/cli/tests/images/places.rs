@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use haul_testbed::guest::{Noise, has, run as tool};
 use haul_testbed::{Bed, Command, Fs, temp_dir};
@@ -242,7 +243,7 @@ fn the_base_of_an_overlay_keeps_what_its_own_map_calls_free() {
         assert!(fs::read(copy.path().join("file")).is_ok_and(|file| file == contents), "{name}");
         copy.unmount();
         let (status, _, err) = Program::Haul.run(dir.path(), &["--punch", &format!("copies/{name}")]);
-        assert!(status == Some(1) && err.contains("another disk goes on from it"), "{err}");
+        assert!(status == Some(1) && err.contains("it is the backing file of another disk"), "{err}");
         // Where nobody sees the overlay, nothing is freed that its map may use.
         fs::remove_file(at("copies/overlay")).expect("it is there");
         let (status, _, err) = Program::Haul.run(dir.path(), &["--punch", &format!("copies/{name}")]);
@@ -251,6 +252,18 @@ fn the_base_of_an_overlay_keeps_what_its_own_map_calls_free() {
             tool(Command::new("rm").arg("-r").arg(at(gone)));
         }
     }
+}
+
+/// What a command prints that a user without privileges runs.
+fn said_to_nobody(dir: &Path, command: &[&str]) -> String {
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args(command)
+        .current_dir(dir)
+        .output()
+        .expect("there is setpriv");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -265,16 +278,8 @@ fn a_writer_is_found_among_the_processes_where_there_are_no_leases() {
     // Not the owner and without privileges, nobody is granted a lease: only what processes of the same user show is left.
     tool(Command::new("chmod").arg("666").arg(at("disk")));
     tool(Command::new("chmod").arg("777").arg(dir.path()));
-    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let shell = "exec 3<>disk; exec 4<&3; \"$0\" --smart --explain disk copy 3>&- 4>&-";
-    let output = Command::new("setpriv")
-        .args(user)
-        .args(["sh", "-c", shell, env!("CARGO_BIN_EXE_haul")])
-        .current_dir(dir.path())
-        .output()
-        .expect("there is setpriv");
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{output:?}");
+    let out = said_to_nobody(dir.path(), &["sh", "-c", shell, env!("CARGO_BIN_EXE_haul")]);
     assert!(out.contains("it is in use: another process has it open for writing"), "{out}");
     assert_holds(&at("copy"), &image.bytes, "whole");
 }
@@ -291,18 +296,10 @@ fn an_image_beside_a_file_that_may_be_its_overlay_and_cannot_be_read_is_copied_w
     fs::write(at("private"), "of somebody else").expect("it can be written");
     tool(Command::new("chmod").arg("600").arg(at("private")));
     tool(Command::new("chmod").arg("777").arg(dir.path()));
-    let run = |name: &str| {
-        let output = Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .args([env!("CARGO_BIN_EXE_haul"), "--smart", "--explain", "disk", name])
-            .current_dir(dir.path())
-            .output()
-            .expect("there is setpriv");
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let run =
+        |name: &str| said_to_nobody(dir.path(), &[env!("CARGO_BIN_EXE_haul"), "--smart", "--explain", "disk", name]);
     let out = run("copy");
-    assert!(out.contains("a disk may go on from it in what cannot be read: private"), "{out}");
+    assert!(out.contains("it may be the backing file of a disk in what cannot be read: private"), "{out}");
     assert_holds(&at("copy"), &image.bytes, "whole");
     fs::remove_file(at("private")).expect("it is there");
     run("second");
