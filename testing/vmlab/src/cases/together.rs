@@ -1,7 +1,9 @@
 //! Two clients of one NFS 4.2 server, which copy together. The head, one of them, plays this; the server judges.
 
+use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,9 @@ use crate::lab::{Found, Lab, Outcome, Trouble};
 use crate::network::{on, until_there};
 use crate::served::{KINDS, READY, SERVED, SHARED};
 use crate::tool;
+
+/// Before the host takes a machine that says nothing for dead.
+const STUCK: Duration = Duration::from_secs(480);
 
 /// What copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +98,7 @@ impl Job {
         let lines = self.lines();
         let start = |line: &String| {
             let mut command = tool::command(line);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).deadline(STUCK + STUCK / 16);
             command.spawn().map_err(|error| format!("{line}: {error}"))
         };
         let parts = lines.iter().map(start).collect::<Result<Vec<Child>, String>>()?;
@@ -142,8 +147,17 @@ impl Begun {
 
     fn finish(self) -> Result<Ended, String> {
         let (mut right, mut said) = (true, String::new());
-        for part in self.parts {
-            let output = part.wait_with_output().map_err(|error| format!("{}: {error}", self.line))?;
+        let (over, watched) = mpsc::channel::<()>();
+        let left = STUCK.saturating_sub(self.since.elapsed());
+        let watcher = thread::spawn(move || match watched.recv_timeout(left) {
+            Err(RecvTimeoutError::Timeout) => at_work(),
+            _ => String::new(),
+        });
+        let outputs: Vec<_> = self.parts.into_iter().map(Child::wait_with_output).collect();
+        drop(over);
+        let stuck = watcher.join().unwrap_or_default();
+        for output in outputs {
+            let output = output.map_err(|error| format!("{}: {error} {stuck}", self.line))?;
             right &= output.status.success();
             said += &String::from_utf8_lossy(&output.stdout);
             said += &String::from_utf8_lossy(&output.stderr);
@@ -199,6 +213,22 @@ impl Ended {
         };
         if self.of_ranks("files").is_empty() { String::new() } else { format!("; {}, {}", of("head"), of("client")) }
     }
+}
+
+/// What the threads of this machine's copies and their launchers wait for.
+fn at_work() -> String {
+    let name = |at: &Path| fs::read_to_string(at.join("comm")).unwrap_or_default();
+    let is_ours = |at: &Path| ["haul", "mpi", "orted", "hydra", "ssh"].iter().any(|begin| name(at).starts_with(begin));
+    let below = |at: &Path| fs::read_dir(at).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut said = String::from("at work:");
+    for process in below(Path::new("/proc")).filter(|at| is_ours(at)) {
+        for thread in below(&process.join("task")) {
+            let stack = fs::read_to_string(thread.join("stack")).unwrap_or_default();
+            let calls: Vec<&str> = stack.lines().filter_map(|line| line.split([' ', '+']).nth(1)).take(8).collect();
+            said += &format!(" {} {}: {};", thread.display(), name(&thread).trim(), calls.join(" "));
+        }
+    }
+    said
 }
 
 /// Grows a tree on the server.
@@ -296,6 +326,7 @@ fn client_killed(lab: &mut Lab, job: &Job) -> Outcome {
     lab.say(&["nothing is at work any more"]);
     let quick = Job { options: "--resume".into(), both: false, ..job.clone() };
     let mut ended = quick.run();
+    lab.say(&[&format!("the first run has ended {}", ended.as_ref().err().map_or("well", String::as_str))]);
     tool::until("the server gives up the locks of the client, whose lease is over", || {
         let is_locked = ended.as_ref().is_err_and(|why| why.contains(LOCKED));
         if is_locked {
