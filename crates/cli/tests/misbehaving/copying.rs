@@ -22,7 +22,13 @@ fn play_all(trial: &Trial, bytes: &[u8], faults: &[Fault], expect: Expect) {
             let options = &format!("{set} --engine={engine}");
             let manner = if number.is_multiple_of(2) { CACHED } else { DIRECT };
             let onto_old = engine == "auto";
-            trial.play(&Play { side: Side::Both, manner, options, onto_old, bytes, faults, expect });
+            trial.play(&Play {
+                side: Side::Both,
+                manner,
+                onto_old,
+                bytes: Some(bytes),
+                ..Play::new(options, faults, expect)
+            });
         }
     }
 }
@@ -85,16 +91,13 @@ fn a_copy_that_was_only_claimed_is_found_by_verifying() {
     for options in ["-r --verify=read", "-r --verify=read --durable=file", "-r --verify=read --engine=copy-range"] {
         for faults in [vec![fault(What::Claim(300_001))], vec![fault(What::Claim(4096)).once()]] {
             let bytes = &ordinary();
-            let play = Play {
+            trial.play(&Play {
                 side: Side::Both,
                 manner: DIRECT,
-                options,
                 onto_old: true,
-                bytes,
-                faults: &faults,
-                expect: Expect::Failure,
-            };
-            trial.play(&play);
+                bytes: Some(bytes),
+                ..Play::new(options, &faults, Expect::Failure)
+            });
         }
     }
     trial.finish();

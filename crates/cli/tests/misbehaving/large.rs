@@ -30,7 +30,13 @@ fn play_all(trial: &Trial, ways: &[(Side, Manner)], fault: &Fault, expect: Expec
         let options = &format!("{} {way}", SETS[number % SETS.len()]);
         let (side, manner) = ways[number / SETS.len() % ways.len()];
         let faults = std::slice::from_ref(fault);
-        trial.play(&Play { side, manner, options, onto_old: number.is_multiple_of(3), bytes: &bytes, faults, expect });
+        trial.play(&Play {
+            side,
+            manner,
+            onto_old: number.is_multiple_of(3),
+            bytes: Some(&bytes),
+            ..Play::new(options, faults, expect)
+        });
     }
 }
 

@@ -5,16 +5,15 @@ use rustix::io::Errno;
 
 use crate::SETS;
 use crate::scene::Side;
-use crate::trial::{CACHED, Expect, Play, Trial, ordinary};
+use crate::trial::{Expect, Play, Trial};
 
 fn play_all(trial: &Trial, faults: &[Fault], expect: Expect) {
-    let bytes = ordinary();
     for set in SETS {
         for jobs in ["--jobs=1", "--jobs=4"] {
             for side in [Side::Source, Side::Both] {
                 let options = &format!("{set} {jobs}");
                 let onto_old = jobs == "--jobs=1";
-                trial.play(&Play { side, manner: CACHED, options, onto_old, bytes: &bytes, faults, expect });
+                trial.play(&Play { side, onto_old, ..Play::new(options, faults, expect) });
             }
         }
     }

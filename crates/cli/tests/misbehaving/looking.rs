@@ -4,19 +4,17 @@ use haul_testbed::misbehaving::{Fault, Lie, On, What};
 use rustix::io::Errno;
 
 use crate::scene::{DEST_ODD, SOURCE_ODD, Side};
-use crate::trial::{CACHED, DIRECT, Expect, Play, Trial, ordinary};
+use crate::trial::{DIRECT, Expect, Play, Trial};
 use crate::{ENGINES, all_ways, some_ways};
 
 /// Plays a lie in each way, and each of them with each engine.
 fn play_all(trial: &Trial, lies: &[Lie], expect: Expect) {
-    let bytes = ordinary();
     for (number, options) in all_ways().iter().enumerate() {
         let (engine, set) = (number % ENGINES.len(), number / ENGINES.len());
         let lie = lies[(engine + set / 2) % lies.len()];
         let side = [Side::Source, Side::Both][set % 2];
         let faults = [Fault::of(On::Look, SOURCE_ODD).does(What::Look(lie))];
-        let play = Play { side, manner: DIRECT, options, onto_old: false, bytes: &bytes, faults: &faults, expect };
-        trial.play(&play);
+        trial.play(&Play { side, manner: DIRECT, ..Play::new(options, &faults, expect) });
     }
 }
 
@@ -55,7 +53,6 @@ fn space_that_is_not_true_is_a_hint() {
 #[test]
 fn a_file_that_changes_its_inode_number_is_copied_or_named() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     let lies: [Lie; 3] = [
         |look, turn| look.inode += 1000 * u64::from(turn),
         |look, turn| look.inode += u64::from(turn % 2) << 33,
@@ -65,16 +62,7 @@ fn a_file_that_changes_its_inode_number_is_copied_or_named() {
         for lie in lies {
             for (path, side) in [(SOURCE_ODD, Side::Source), (DEST_ODD, Side::Dest)] {
                 let faults = [Fault::of(On::Look, path).does(What::Look(lie))];
-                let play = Play {
-                    side,
-                    manner: CACHED,
-                    options,
-                    onto_old: false,
-                    bytes: &bytes,
-                    faults: &faults,
-                    expect: Expect::Honesty,
-                };
-                trial.play(&play);
+                trial.play(&Play { side, ..Play::new(options, &faults, Expect::Honesty) });
             }
         }
     }
@@ -84,21 +72,11 @@ fn a_file_that_changes_its_inode_number_is_copied_or_named() {
 #[test]
 fn a_look_that_fails_fails_its_file_and_no_other() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for options in ["-r", "-a", "-a --atomic", "-a --durable=file", "-a --verify=read"] {
         for (path, side) in [(SOURCE_ODD, Side::Source), (DEST_ODD, Side::Dest)] {
             for nth in 0..8 {
                 let faults = [Fault::of(On::Look, path).after(nth).once().does(What::Fail(Errno::IO))];
-                let play = Play {
-                    side,
-                    manner: CACHED,
-                    options,
-                    onto_old: nth % 2 == 0,
-                    bytes: &bytes,
-                    faults: &faults,
-                    expect: Expect::Honesty,
-                };
-                trial.play(&play);
+                trial.play(&Play { side, onto_old: nth % 2 == 0, ..Play::new(options, &faults, Expect::Honesty) });
             }
         }
     }

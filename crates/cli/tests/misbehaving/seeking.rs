@@ -65,7 +65,7 @@ fn play(trial: &Trial, options: &str, number: usize, what: What, expect: Expect)
     let faults = [Fault::of(On::Seek, SOURCE_ODD).does(what)];
     let (side, manner) = [(Side::Source, CACHED), (Side::Both, CACHED), (Side::Source, DIRECT)][mixed(number) % 3];
     let onto_old = number.is_multiple_of(2);
-    trial.play(&Play { side, manner, options, onto_old, bytes: &sparse(), faults: &faults, expect });
+    trial.play(&Play { side, manner, onto_old, bytes: Some(&sparse()), ..Play::new(options, &faults, expect) });
 }
 
 #[test]

@@ -22,15 +22,23 @@ pub enum Expect {
 }
 
 /// One run.
+#[derive(Clone, Copy)]
 pub struct Play<'a> {
     pub side: Side,
     pub manner: Manner,
     pub options: &'a str,
     pub onto_old: bool,
-    /// Contents of the odd file.
-    pub bytes: &'a [u8],
+    /// Contents of the odd file; the [`ordinary`] ones if none are given.
+    pub bytes: Option<&'a [u8]>,
     pub faults: &'a [Fault],
     pub expect: Expect,
+}
+
+impl<'a> Play<'a> {
+    /// To a new destination, with the faults at the source.
+    pub fn new(options: &'a str, faults: &'a [Fault], expect: Expect) -> Play<'a> {
+        Play { side: Side::Source, manner: CACHED, options, onto_old: false, bytes: None, faults, expect }
+    }
 }
 
 /// The runs of one test.
@@ -68,7 +76,8 @@ impl Trial {
 
     /// Copies once, judges, and remembers what was wrong.
     pub fn play(&self, play: &Play<'_>) {
-        let Some(scene) = self.scene((play.side, play.manner), play.bytes, play.onto_old) else { return };
+        let bytes = play.bytes.map_or_else(ordinary, <[u8]>::to_vec);
+        let Some(scene) = self.scene((play.side, play.manner), &bytes, play.onto_old) else { return };
         let ran = scene.copy(play.options, play.faults);
         let met = scene.fs.met() > 0;
         let wrong = judge(&scene, &ran, play.options);

@@ -14,7 +14,6 @@ const PLACES: [u64; 3] = [100, 150_000, 300_000];
 #[test]
 fn a_byte_that_cannot_be_written_fails_its_file_and_no_other() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for (number, options) in all_ways().iter().enumerate() {
         let place = PLACES[mixed(number) % PLACES.len()];
         let errno = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::FBIG][mixed(number) % 4];
@@ -24,15 +23,7 @@ fn a_byte_that_cannot_be_written_fails_its_file_and_no_other() {
         ];
         for (side, manner) in [(Side::Dest, CACHED), (Side::Both, DIRECT), (Side::Dest, WRITE_BACK)] {
             let onto_old = mixed(number).is_multiple_of(2);
-            trial.play(&Play {
-                side,
-                manner,
-                options,
-                onto_old,
-                bytes: &bytes,
-                faults: &faults,
-                expect: Expect::Failure,
-            });
+            trial.play(&Play { side, manner, onto_old, ..Play::new(options, &faults, Expect::Failure) });
         }
     }
     trial.finish();
@@ -41,13 +32,12 @@ fn a_byte_that_cannot_be_written_fails_its_file_and_no_other() {
 #[test]
 fn writes_that_take_less_than_was_given_make_a_whole_copy() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for (number, options) in all_ways().iter().enumerate() {
         let most = [4095, 1536, 100_000][mixed(number) % 3];
         let faults = [Fault::of(On::Write, DEST_ODD).does(What::Most(most))];
         let (side, manner) = [(Side::Dest, DIRECT), (Side::Both, DIRECT), (Side::Dest, CACHED)][mixed(number) % 3];
         let onto_old = mixed(number).is_multiple_of(2);
-        trial.play(&Play { side, manner, options, onto_old, bytes: &bytes, faults: &faults, expect: Expect::Success });
+        trial.play(&Play { side, manner, onto_old, ..Play::new(options, &faults, Expect::Success) });
     }
     trial.finish();
 }
@@ -55,19 +45,14 @@ fn writes_that_take_less_than_was_given_make_a_whole_copy() {
 #[test]
 fn writes_that_take_nothing_end_with_an_error() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for options in &some_ways() {
         let faults = [Fault::of(On::Write, DEST_ODD).at(150_000).does(What::Most(0))];
-        let play = Play {
+        trial.play(&Play {
             side: Side::Dest,
             manner: DIRECT,
-            options,
             onto_old: true,
-            bytes: &bytes,
-            faults: &faults,
-            expect: Expect::Failure,
-        };
-        trial.play(&play);
+            ..Play::new(options, &faults, Expect::Failure)
+        });
     }
     trial.finish();
 }
@@ -75,20 +60,10 @@ fn writes_that_take_nothing_end_with_an_error() {
 #[test]
 fn slow_writes_are_merely_slow() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for options in &some_ways() {
         let slow = |on| Fault::of(on, DEST_ODD).does(What::Delay(Duration::from_millis(5)));
         let faults = [slow(On::Write), slow(On::Flush), slow(On::Sync), slow(On::Rename)];
-        let play = Play {
-            side: Side::Dest,
-            manner: CACHED,
-            options,
-            onto_old: false,
-            bytes: &bytes,
-            faults: &faults,
-            expect: Expect::Success,
-        };
-        trial.play(&play);
+        trial.play(&Play { side: Side::Dest, ..Play::new(options, &faults, Expect::Success) });
     }
     trial.finish();
 }
@@ -103,16 +78,12 @@ fn where_no_space_can_be_allocated_and_no_hole_be_made_bytes_are_written() {
             for more in ["--preallocate=always --sparse=never", "--sparse=always"] {
                 let faults = [Fault::of(On::Allocate, DEST_ODD).does(What::Fail(errno))];
                 let options = &format!("{options} {more}");
-                let play = Play {
+                trial.play(&Play {
                     side: Side::Dest,
-                    manner: CACHED,
-                    options,
                     onto_old: true,
-                    bytes: &bytes,
-                    faults: &faults,
-                    expect: Expect::Success,
-                };
-                trial.play(&play);
+                    bytes: Some(&bytes),
+                    ..Play::new(options, &faults, Expect::Success)
+                });
             }
         }
     }
@@ -125,7 +96,6 @@ const STAGED: [&str; 4] = ["-r --atomic", "-r --durable=file", "-r --verify=read
 #[test]
 fn a_file_that_cannot_be_made_or_named_fails_and_no_other() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for (options, on) in STAGED.iter().flat_map(|options| [(options, On::Create), (options, On::Rename)]) {
         for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ACCESS] {
             for onto_old in [false, true] {
@@ -134,16 +104,7 @@ fn a_file_that_cannot_be_made_or_named_fails_and_no_other() {
                     // A second way to a name.
                     Fault::of(On::Link, DEST_ODD).does(What::Fail(errno)),
                 ];
-                let play = Play {
-                    side: Side::Dest,
-                    manner: CACHED,
-                    options,
-                    onto_old,
-                    bytes: &bytes,
-                    faults: &faults,
-                    expect: Expect::Failure,
-                };
-                trial.play(&play);
+                trial.play(&Play { side: Side::Dest, onto_old, ..Play::new(options, &faults, Expect::Failure) });
             }
         }
     }
@@ -153,21 +114,11 @@ fn a_file_that_cannot_be_made_or_named_fails_and_no_other() {
 #[test]
 fn a_filesystem_that_knows_no_flags_of_renames_gets_whole_files_all_the_same() {
     let Some(trial) = Trial::new() else { return };
-    let bytes = ordinary();
     for options in STAGED {
         for links in [true, false] {
             let mut faults = vec![Fault::of(On::Rename, DEST_ODD).at(1).does(What::Fail(Errno::INVAL))];
             faults.extend((!links).then(|| Fault::of(On::Link, DEST_ODD).does(What::Fail(Errno::PERM))));
-            let play = Play {
-                side: Side::Dest,
-                manner: CACHED,
-                options,
-                onto_old: false,
-                bytes: &bytes,
-                faults: &faults,
-                expect: Expect::Success,
-            };
-            trial.play(&play);
+            trial.play(&Play { side: Side::Dest, ..Play::new(options, &faults, Expect::Success) });
         }
     }
     trial.finish();
