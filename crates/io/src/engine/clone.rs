@@ -59,9 +59,10 @@ fn share_file(transfer: &mut Transfer<'_>, size: u64) -> Result<End, End> {
     let gained = kernel.size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?;
     match shared {
         Ok(()) => {
-            // XFS from 4.20 until the fix of 3fc9f5e40931 said success after ENOSPC or EDQUOT half way.
-            let size_now = kernel.size(job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))?;
-            if gained < size.min(size_now) {
+            // XFS from 4.20 until the fix of 3fc9f5e40931 said success after ENOSPC or EDQUOT half way. A source that was cut
+            // meanwhile gives less, too.
+            let size_now = || kernel.size(job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno));
+            if gained < size && gained < size_now()? {
                 return Err(failed(FailedOn::Copy, Errno::NOSPC));
             }
             // The source may have grown since its size was asked for, and the clone has it all.
