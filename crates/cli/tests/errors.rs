@@ -1,11 +1,14 @@
 //! What becomes of a run in which things go wrong: what it reports, and what is still copied.
 #![forbid(unsafe_code)]
 
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Output;
+use std::thread;
 
-use haul_testbed::{Command, TempDir, temp_dir};
+use haul_testbed::{Bed, Command, Fs, TempDir, painted, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
@@ -112,4 +115,42 @@ fn with_fail_fast_a_warning_ends_nothing() {
     let output = run("haul", dir.path(), &["--fail-fast", "f", "f", "tree/good1", "dest"]);
     assert_eq!(output.status.code(), Some(0), "{:#?}", lines(&output));
     assert!(dir.path().join("dest/good1").exists());
+}
+
+/// Copies a directory with several threads to a tmpfs with so many bytes left. What became of it, and what there is then.
+fn copy_to_full_tmpfs(source: &str, left: u64) -> Option<(Output, Vec<OsString>)> {
+    let bed = Bed::new()?;
+    let place = bed.small(Fs::Tmpfs, 1 << 20)?;
+    let dest = place.join("dest");
+    fs::create_dir(&dest).unwrap();
+    let mut ballast = File::create(place.join("ballast")).unwrap();
+    while ballast.write(&[0; 4096]).is_ok() {}
+    ballast.set_len(ballast.metadata().unwrap().len() - left).unwrap();
+    let output = run("haul", &place, &["-rT", "--copy-contents", "--jobs=4", source, "dest"]);
+    let there = fs::read_dir(&dest).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    Some((output, there))
+}
+
+#[test]
+fn made_up_files_that_find_no_space_fail_and_are_not_taken_for_empty_ones() {
+    // Made up while it is read: a second attempt would find its end.
+    let Some((output, there)) = copy_to_full_tmpfs("/proc/sys/kernel/random", 0) else { return };
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(&output));
+    assert!(lines(&output)[0].ends_with("dest/boot_id': No space left on device"), "{:?}", lines(&output));
+    assert!(there.is_empty(), "{there:?}");
+}
+
+#[test]
+fn a_stream_that_finds_no_space_fails_and_does_not_go_on_behind_what_was_lost() {
+    let dir = temp_dir();
+    let (tree, fifo) = (dir.path().join("tree"), dir.path().join("tree/fifo"));
+    fs::create_dir(&tree).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    // Nobody reads the rest of it.
+    let writer = thread::spawn(move || fs::write(fifo, painted(400 << 10)).ok());
+    let Some((output, there)) = copy_to_full_tmpfs(tree.to_str().unwrap(), 256 << 10) else { return };
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(&output));
+    assert!(lines(&output)[0].ends_with("dest/fifo': No space left on device"), "{:?}", lines(&output));
+    assert!(there.is_empty(), "{there:?}");
+    writer.join().unwrap();
 }

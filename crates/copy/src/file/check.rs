@@ -203,7 +203,8 @@ pub(crate) fn settle_changes(
         if is_unchanged(inode, &now) {
             return Ok(read);
         }
-        let again = matches!(job.transfer.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
+        let again =
+            matches!(job.transfer.dest_inode.kind, Kind::Regular | Kind::BlockDevice) && job.transfer.can_be_repeated();
         match plan.if_changed {
             IfChanged::Ignore | IfChanged::Warn => {
                 worker.report.warning(&Error::new(What::ChangedWhileCopied, path));

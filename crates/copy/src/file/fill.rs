@@ -134,7 +134,8 @@ fn move_with_room<'a>(
     let room: &'a free_space::FreeSpaceGate = &worker.cx.services.space_gate;
     let together = room.together();
     let result = move_image_or_whole(worker, job, looked.as_deref_mut());
-    if job.transfer.dest_inode.kind != Kind::Regular || !free_space::ran_out(&result) || !room.several {
+    let may_fit_later = job.transfer.dest_inode.kind == Kind::Regular && free_space::ran_out(&result) && room.several;
+    if !may_fit_later || !job.transfer.can_be_repeated() {
         return (result, free_space::Held::Together(together));
     }
     job.transfer.start = job.transfer.checkpoints.map_or(0, Checkpoints::noted);

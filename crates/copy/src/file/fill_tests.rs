@@ -1,4 +1,5 @@
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -128,15 +129,16 @@ fn what_force_removed_for_a_copy_that_failed_is_lost() {
     assert!(bench.tree().is_empty());
 }
 
-/// Moves `a` to a device that is always full, as if that were a file. How often that is tried, and whether by this thread
-/// alone at last.
-fn move_to_full_device(several: bool) -> (usize, bool) {
+/// Moves a file to a device that is always full, as if that were a file. How often that is tried, and whether by this
+/// thread alone at last.
+fn move_to_full_device(several: bool, source: impl FnOnce(&Bench) -> File) -> (usize, bool) {
     let services = Services::new(None, Caller::this_thread().unwrap(), several);
     let bench = Bench::with(Plan::default(), services).source("a", "new");
-    let inode = bench.from("a").inode().unwrap();
-    let sides = [File::open(bench.source_path("a")), File::options().write(true).open("/dev/full")];
+    let source = source(&bench);
+    let inodes = [Inode::of(source.as_fd()).unwrap(), bench.from("a").inode().unwrap()];
+    let dest = File::options().write(true).open("/dev/full").unwrap();
     let ran = bench.run(|worker| {
-        let mut job = file_data(sides.map(|file| file.unwrap().into()), [&inode, &inode]);
+        let mut job = file_data([source.into(), dest.into()], [&inodes[0], &inodes[1]]);
         let (result, held) = move_with_room(worker, &mut job, None);
         assert!(free_space::ran_out(&result));
         matches!(held, free_space::Held::Alone(_))
@@ -144,14 +146,26 @@ fn move_to_full_device(several: bool) -> (usize, bool) {
     (ran.moves, ran.value)
 }
 
+fn of_a(bench: &Bench) -> File {
+    File::open(bench.source_path("a")).unwrap()
+}
+
 #[test]
 fn a_file_without_space_is_tried_again_alone() {
-    assert_eq!(move_to_full_device(true), (2, true));
+    assert_eq!(move_to_full_device(true, of_a), (2, true));
 }
 
 #[test]
 fn a_single_thread_does_not_try_again() {
-    assert_eq!(move_to_full_device(false), (1, false));
+    assert_eq!(move_to_full_device(false, of_a), (1, false));
+}
+
+#[test]
+fn what_is_made_up_while_it_is_read_and_a_stream_are_not_tried_again() {
+    assert_eq!(move_to_full_device(true, |_| File::open("/proc/version").unwrap()), (1, false));
+    let (reader, mut writer) = io::pipe().unwrap();
+    writer.write_all(b"new").unwrap();
+    assert_eq!(move_to_full_device(true, |_| OwnedFd::from(reader).into()), (1, false));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::strategy::Demands;
 use crate::verify::Follower;
 
 use super::checkpoints::Checkpoints;
+use super::pseudo_file::{has_offsets, is_pseudo_file};
 use super::shared_range::{Peers, SharedRange};
 
 /// Two open files, and what is to be done while bytes move from one to the other.
@@ -61,6 +62,14 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// Whether all of it can be moved once more from its beginning. What was read of a stream, or made up while it was read, is
+    /// gone, and what follows would go where the last attempt stopped.
+    pub fn can_be_repeated(&self) -> bool {
+        has_offsets(&self.source, self.source_inode)
+            && has_offsets(&self.dest, self.dest_inode)
+            && !is_pseudo_file(&self.source, self.source_inode)
+    }
+
     /// The bytes from `from` to `end`, to be shared with other processes. `None`: there are none, or too few bytes.
     pub(super) fn shared_range(&self, from: u64, end: u64) -> Option<SharedRange<'_>> {
         let peers = self.peers?;
@@ -71,5 +80,29 @@ impl<'a> Transfer<'a> {
             return None;
         }
         Some(SharedRange::new(peers, [self.source_inode, self.dest_inode], from, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn can_be_repeated(source: OwnedFd) -> bool {
+        let dir = haul_testbed::temp_dir();
+        let dest = OwnedFd::from(File::create(dir.path().join("dest")).unwrap());
+        let inodes = [&source, &dest].map(|side| Inode::of(side.as_fd()).unwrap());
+        let files = [Arc::new(source), Arc::new(dest)];
+        Transfer::new(files, [&inodes[0], &inodes[1]], Demands::NONE).can_be_repeated()
+    }
+
+    #[test]
+    fn only_what_can_be_read_again_from_its_beginning_can_be_repeated() {
+        assert!(can_be_repeated(File::open(env!("CARGO_MANIFEST_DIR").to_owned() + "/Cargo.toml").unwrap().into()));
+        assert!(!can_be_repeated(File::open("/proc/version").unwrap().into()));
+        assert!(!can_be_repeated(io::pipe().unwrap().0.into()));
     }
 }
