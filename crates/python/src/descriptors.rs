@@ -11,7 +11,7 @@ use haul_io::moved::Moved;
 use haul_io::options::DataOptions;
 use haul_io::strategy::Demands;
 use haul_io::transfer::{Cause, Mover, Stop, Transfer, has_storage};
-use haul_sys::inode::Inode;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::fsync;
 use haul_sys::rustix::io::retry_on_intr;
@@ -48,7 +48,9 @@ pub fn copy_data(
     let (cancel, meter) = (Cancel::default(), Meter::default());
     let flag = &cancel.0;
     let work = || move_data(sides, &inodes, &options, (&meter, flag), sync);
-    let short = inodes[0].size <= SHORT && progress.is_none() && has_storage(&inodes[0]);
+    // Of a device or a FIFO nobody knows when it ends.
+    let regular = inodes.iter().all(|inode| inode.kind == Kind::Regular);
+    let short = regular && inodes[0].size <= SHORT && progress.is_none() && has_storage(&inodes[0]);
     let moved = if short { py.detach(work) } else { wait::for_work(py, flag, &meter, progress, work)? };
     let Moved { cloned, offloaded, written, holes } = moved.map_err(os_error)?;
     Ok((cloned, offloaded, written, holes))
@@ -104,6 +106,9 @@ fn move_data(
     if sync {
         retry_on_intr(|| fsync(&dest))?;
     }
+    drop(job);
+    // NFS and FUSE may say only here what became of the data, and only to the first that closes the file.
+    Arc::into_inner(dest).map_or(Ok(()), haul_sys::close)?;
     Ok(report.moved)
 }
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -324,6 +325,28 @@ class BesideShutil(InTemporaryDirectory):
                 function("src", "dst", progress=progress)
             self.assertEqual(len(seen), 1)
             shutil.rmtree("dst") if os.path.isdir("dst") else os.remove("dst")
+
+    def test_what_only_closing_the_file_says_is_raised(self):
+        write("source", b"bytes")
+        Path("dest").touch()
+        program = "import haul_copy; haul_copy.copyfile('source', 'dest')"
+        # Whoever closes it first hears of it, as with NFS.
+        inject = ["--trace=close", "--inject=close:error=ENOSPC:when=1", "--trace-path=dest"]
+        command = ["strace", "--follow-forks", "--output=/dev/null", *inject, sys.executable, "-c", program]
+        ran = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=300)
+        self.assertIn("OSError: [Errno 28] No space left on device", ran.stderr)
+
+    def test_a_signal_stops_the_copy_of_a_device_that_never_ends(self):
+        class Enough(Exception):
+            pass
+
+        def stop(number, frame):
+            raise Enough
+
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(Enough):
+            haul_copy.copyfile("/dev/zero", "/dev/null")
 
     def test_what_progress_raises_is_raised(self):
         self.make_tree()
