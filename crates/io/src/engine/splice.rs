@@ -11,9 +11,10 @@ use super::calls::again;
 use super::caps::{Caps, Way};
 use super::contract::{End, Engine, FailedOn};
 use super::errnos::refuses_splice;
+use super::mapped::source_size;
 use super::transfer::{Transfer, engine_of, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
-use crate::moved::Refusal;
+use crate::moved::{Moved, Refusal};
 
 /// The size that pipes have anyway. Between warm files of 512 MiB (Linux 6.18) larger ones were slower: ext4 to XFS took
 /// 0.7 of cp's time with 64 KiB and 1.1 with 256 KiB, ext4 to ext4 5 with 1 MiB, for the reason given at the buffer of
@@ -53,7 +54,10 @@ fn move_pages(transfer: &mut Transfer<'_>, kept: &mut Option<Pipe>, size: usize)
         }
         match pipe.fill(transfer)? {
             Filled::Bytes(count) => {
-                if let Some(refusal) = pipe.empty(transfer, count)? {
+                let (start, before) = (transfer.at(), transfer.moved);
+                let refused = pipe.empty(transfer, count)?;
+                look_for_truncation(transfer, start, before)?;
+                if let Some(refusal) = refused {
                     break End::Refused(refusal);
                 }
             }
@@ -62,6 +66,20 @@ fn move_pages(transfer: &mut Transfer<'_>, kept: &mut Option<Pipe>, size: usize)
     };
     *kept = Some(pipe);
     Ok(end)
+}
+
+/// The pages in the pipe are those of the source: what was cut off meanwhile became zeros in them, too, and does not count.
+fn look_for_truncation(transfer: &mut Transfer<'_>, start: u64, before: Moved) -> Result<(), End> {
+    if transfer.job.source.size.is_none() {
+        return Ok(());
+    }
+    let size = source_size(transfer)?;
+    if size < transfer.at() {
+        transfer.moved = before;
+        transfer.moved.offloaded += size.saturating_sub(start);
+        return Err(failed(FailedOn::Truncated, Errno::NODATA));
+    }
+    Ok(())
 }
 
 enum Filled {
