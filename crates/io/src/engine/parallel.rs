@@ -286,6 +286,11 @@ impl State<'_> {
                     self.no_more = true;
                     return None;
                 }
+                // The source has changed. Nobody would come as far as what is behind the gap.
+                Some(Ok(Extent::Data { offset, .. } | Extent::Hole { offset, .. })) if offset != self.given => {
+                    self.no_more = true;
+                    return None;
+                }
                 Some(Ok(Extent::Data { offset, len })) => self.left = Some((offset, len)),
                 Some(Ok(Extent::Hole { offset, len })) => {
                     let moved = Moved { holes: len, ..Moved::default() };

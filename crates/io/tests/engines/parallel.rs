@@ -263,6 +263,20 @@ fn an_error_of_the_search_for_holes_ends_the_prefix_where_the_search_stood() {
 }
 
 #[test]
+fn a_gap_between_ranges_ends_the_prefix_and_nobody_waits_for_it() {
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB);
+    // More than may be done ahead of the prefix.
+    let behind = (0..5000).map(|number| data(400_000 + 2 * number, 2));
+    let ranges = [data(0, 300_000)].into_iter().chain(behind).collect();
+    let ran = run_four(&|| engine(EngineName::ReadWrite), (&source(&a), &dest(&b)), 64 * KIB, ranges, u64::MAX);
+    assert_eq!((ran.at, ran.stopped, ran.beyond), (300_000, Stopped::End(End::Complete), false));
+}
+
+#[test]
 fn a_watch_that_says_no_stops_all_workers() {
     let places = Places::plain();
     let place = places.first();
