@@ -103,7 +103,9 @@ impl Comparison<'_> {
             tidy(at, false);
         }
         tidy(at, true);
-        Ok(None)
+        // A hole at the end has no bytes to be met by a read.
+        let [one, other] = self.inodes.map(|inode| inode.size);
+        Ok((sparse && one != other && !(self.stop)()).then_some(one.min(other)))
     }
 
     /// The next bytes of both. None if the run was stopped while it waited for its turn.
@@ -204,8 +206,13 @@ mod tests {
         let dir = temp_dir();
         let files = [("one", one), ("other", other)].map(|(name, bytes)| {
             fs::write(dir.path().join(name), bytes).unwrap();
-            Arc::new(OwnedFd::from(File::open(dir.path().join(name)).unwrap()))
+            File::open(dir.path().join(name)).unwrap()
         });
+        compare_files(files, pace, stop)
+    }
+
+    fn compare_files(files: [File; 2], pace: Option<&Pace>, stop: bool) -> Option<u64> {
+        let files = files.map(|file| Arc::new(OwnedFd::from(file)));
         let inodes = [0, 1].map(|side: usize| Inode::of(files[side].as_fd()).unwrap());
         let comparison = Comparison {
             files: [&files[0], &files[1]],
@@ -214,7 +221,7 @@ mod tests {
             cache: CacheUse::Auto,
             stop: &|| stop,
         };
-        comparison.first_difference(&mut Buffers::for_size(one.len() as u64)).unwrap()
+        comparison.first_difference(&mut Buffers::for_size(inodes[0].size)).unwrap()
     }
 
     #[test]
@@ -232,6 +239,20 @@ mod tests {
             (&long, &long[..2 * WINDOW], Some(2 * WINDOW as u64)),
         ] {
             assert_eq!(compare(one, other, None, false), found, "{} and {}", one.len(), other.len());
+        }
+    }
+
+    #[test]
+    fn holes_of_different_lengths_at_the_end_are_a_difference() {
+        let dir = temp_dir();
+        for (sizes, found) in [([5 << 20, 5 << 20], None), ([5 << 20, 7 << 20], Some(5 << 20))] {
+            let files = [("one", sizes[0]), ("other", sizes[1])].map(|(name, size)| {
+                fs::write(dir.path().join(name), b"the same").unwrap();
+                let file = File::options().read(true).write(true).open(dir.path().join(name)).unwrap();
+                file.set_len(size).unwrap();
+                file
+            });
+            assert_eq!(compare_files(files, None, false), found);
         }
     }
 
