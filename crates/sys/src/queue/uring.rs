@@ -79,6 +79,12 @@ impl Uring {
         self.ring.submitter().register_files_update(0, &fds).is_ok_and(|count| count == FILES)
     }
 
+    /// The files in it must not stay open.
+    fn drop_file_table(&mut self) -> Result<(), Errno> {
+        self.file_table = false;
+        self.ring.submitter().unregister_files().map_err(|error| errno_of(&error))
+    }
+
     fn entry(&self, request: &Request, memory: *mut u8) -> Result<squeue::Entry, Errno> {
         let file = self.files.get(request.file).ok_or(Errno::INVAL)?;
         let len = u32::try_from(request.len).map_err(|_| Errno::INVAL)?;
@@ -142,12 +148,17 @@ impl Queue for Uring {
                 self.shape(block, slots)?;
             }
         }
+        self.fixed_files = false;
         if self.file_table && files.len() <= FILES {
             let mut fds = [-1; FILES];
             for (place, file) in fds.iter_mut().zip(files) {
                 *place = file.as_raw_fd();
             }
             self.fixed_files = self.set_files(fds);
+            if !self.fixed_files {
+                // Some may be in it all the same.
+                self.drop_file_table()?;
+            }
         }
         self.files = files.to_vec();
         Ok(())
@@ -156,9 +167,7 @@ impl Queue for Uring {
     fn close(&mut self) -> Result<(), Errno> {
         self.slots.idle()?;
         if self.fixed_files && !self.set_files([-1; FILES]) {
-            // The files must not stay open. Without a table they cannot.
-            self.ring.submitter().unregister_files().map_err(|error| errno_of(&error))?;
-            self.file_table = false;
+            self.drop_file_table()?;
         }
         self.fixed_files = false;
         self.files.clear();
