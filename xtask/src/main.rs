@@ -23,6 +23,7 @@ mod prove;
 mod python;
 mod sanitize;
 mod shell;
+mod start_order;
 mod test;
 mod tools;
 mod vm;
@@ -64,6 +65,7 @@ Usage: cargo xtask TASK
                    and versions, anew after each part; with --missing only parts that have not passed yet; with --quick each
                    part is as short as in the tests, and the page goes to target/prove
   picture          docs/copy.svg, from a real copy on a terminal
+  start-order      crates/cli/start.ld: the functions that a start of haul calls, by valgrind, for the linker to put side by side
   python [--interpreter PROGRAM]
                    the Python package: its wheel, installed into a fresh environment, and its tests; with the interpreter
                    of the system, or another one, which may be free-threaded
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         "picture" => no_arguments(rest).and_then(|()| picture::run()),
         "prove" => prove::run(rest),
         "python" => python::run(rest),
+        "start-order" => no_arguments(rest).and_then(|()| start_order::run()),
         "package" => no_arguments(rest).and_then(|()| package::run()),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),

@@ -194,3 +194,22 @@ fn the_page_of_haul_mpi_names_only_options_that_there_are() {
     }
     assert!(options > 10, "the options of the page were not found");
 }
+
+#[test]
+fn the_linker_puts_what_a_start_calls_side_by_side() {
+    let program = env!("CARGO_BIN_EXE_haul");
+    let Some(sections) = run("readelf", &["--section-headers", "--wide", program]) else { return };
+    let sections = String::from_utf8(sections.stdout).expect("names of sections are ASCII");
+    let number = |text: &str| u64::from_str_radix(text, 16).expect("a hexadecimal number");
+    // Name, type, address, offset, size, behind the number in brackets.
+    let fields =
+        sections.lines().filter_map(|line| line.split_once(']')).map(|(_, rest)| rest.split_whitespace().collect());
+    let mut ordered = fields.filter(|fields: &Vec<&str>| fields.first() == Some(&".text.start"));
+    let Some(found) = ordered.next() else { return skip("this linker takes no script") };
+    let (begin, end) = (number(found[2]), number(found[2]) + number(found[4]));
+    let Some(symbols) = run("nm", &["--demangle", program]) else { return };
+    let symbols = String::from_utf8(symbols.stdout).expect("names of functions are UTF-8");
+    let main = symbols.lines().find(|line| line.ends_with(" haul::app::main")).expect("the function is there");
+    let main = number(main.split(' ').next().expect("its address"));
+    assert!((begin..end).contains(&main), "{main:x} is not in {begin:x} to {end:x}");
+}
