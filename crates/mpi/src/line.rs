@@ -180,6 +180,26 @@ impl<'w> Line<'w> {
     }
 }
 
+/// Waits until all processes have come here, and takes in what somebody still sends meanwhile. MPI's own end of a job does not
+/// do that everywhere: with MPICH over UCX a process that was still sending to one that had ended waited for ever.
+pub fn leave(world: &SimpleCommunicator) {
+    let mut barrier = world.immediate_barrier();
+    let mut rest = SHORT_REST;
+    loop {
+        barrier = match stuck::within(|| barrier.test()) {
+            Ok(_all_are_here) => return,
+            Err(barrier) => barrier,
+        };
+        match stuck::within(|| world.any_process().immediate_matched_probe()) {
+            Some(message) => drop(message.matched_receive_vec::<u8>()),
+            None => {
+                std::thread::sleep(rest);
+                rest = next_rest(rest, false);
+            }
+        }
+    }
+}
+
 /// The time until the next question, after this one.
 pub fn next_rest(rest: Duration, busy: bool) -> Duration {
     if busy { SHORT_REST } else { (rest + rest / 2).min(LONG_REST) }

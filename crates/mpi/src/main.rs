@@ -84,6 +84,7 @@ fn main() -> ExitCode {
     stuck::watch();
     let world = universe.world();
     let status = run(&world, report, Start { launch, asked });
+    line::leave(&world);
     drop(world);
     drop(universe);
     ExitCode::from(status)
