@@ -7,6 +7,7 @@
 //! in `cases`. It **must not know** haul's libraries: other programs judge what haul has made. For tests only.
 #![forbid(unsafe_code)]
 
+mod at_work;
 mod cases;
 mod haul;
 mod lab;
@@ -57,10 +58,14 @@ fn ask(arguments: &[&str]) -> Result<(), String> {
             }
             Ok(())
         }
+        ["at-work"] => {
+            println!("{}", at_work::threads());
+            Ok(())
+        }
         ["mount"] => served::mount(),
         ["grow", seed, root] => tree::grow(Path::new(root), seed.parse().map_err(|error| format!("{seed}: {error}"))?),
         ["same", source, copy] => tree::same(Path::new(source), Path::new(copy), tree::NFS),
-        _ => Err("haul-vmlab knows --list, mount, grow SEED DIRECTORY and same SOURCE COPY".into()),
+        _ => Err("haul-vmlab knows --list, at-work, mount, grow SEED DIRECTORY and same SOURCE COPY".into()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Two clients of one NFS 4.2 server, which copy together. The head, one of them, plays this; the server judges.
 
-use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,13 +10,14 @@ use haul_testbed::Child;
 use haul_testbed::guest::Noise;
 use serde_json::Value;
 
+use crate::at_work;
 use crate::lab::{Found, Lab, Outcome, Trouble};
 use crate::network::{on, until_there};
 use crate::served::{KINDS, READY, SERVED, SHARED};
 use crate::tool;
 
 /// Before the host takes a machine that says nothing for dead.
-const STUCK: Duration = Duration::from_secs(480);
+const STUCK: Duration = Duration::from_secs(300);
 
 /// What copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Job {
         let lines = self.lines();
         let start = |line: &String| {
             let mut command = tool::command(line);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).deadline(STUCK + STUCK / 16);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().map_err(|error| format!("{line}: {error}"))
         };
         let parts = lines.iter().map(start).collect::<Result<Vec<Child>, String>>()?;
@@ -150,17 +150,20 @@ impl Begun {
         let (over, watched) = mpsc::channel::<()>();
         let left = STUCK.saturating_sub(self.since.elapsed());
         let watcher = thread::spawn(move || match watched.recv_timeout(left) {
-            Err(RecvTimeoutError::Timeout) => at_work(),
+            Err(RecvTimeoutError::Timeout) => look_and_end(),
             _ => String::new(),
         });
         let outputs: Vec<_> = self.parts.into_iter().map(Child::wait_with_output).collect();
         drop(over);
         let stuck = watcher.join().unwrap_or_default();
         for output in outputs {
-            let output = output.map_err(|error| format!("{}: {error} {stuck}", self.line))?;
+            let output = output.map_err(|error| format!("{}: {error}", self.line))?;
             right &= output.status.success();
             said += &String::from_utf8_lossy(&output.stdout);
             said += &String::from_utf8_lossy(&output.stderr);
+        }
+        if !stuck.is_empty() {
+            return Err(format!("{}: {stuck}; it said: {said}", self.line));
         }
         Ok(Ended { right, said, seconds: self.since.elapsed().as_secs_f64() })
     }
@@ -216,18 +219,12 @@ impl Ended {
     }
 }
 
-/// What the threads of this machine's copies and their launchers wait for.
-fn at_work() -> String {
-    let name = |at: &Path| fs::read_to_string(at.join("comm")).unwrap_or_default();
-    let is_ours = |at: &Path| ["haul", "mpi", "orted", "hydra", "ssh"].iter().any(|begin| name(at).starts_with(begin));
-    let below = |at: &Path| fs::read_dir(at).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut said = String::from("at work:");
-    for process in below(Path::new("/proc")).filter(|at| is_ours(at)) {
-        for thread in below(&process.join("task")) {
-            let stack = fs::read_to_string(thread.join("stack")).unwrap_or_default();
-            let calls: Vec<&str> = stack.lines().filter_map(|line| line.split([' ', '+']).nth(1)).take(8).collect();
-            said += &format!(" {} {}: {};", thread.display(), name(&thread).trim(), calls.join(" "));
-        }
+/// Says what the processes of a copy wait for that does not end, and ends those of the head.
+fn look_and_end() -> String {
+    let there = on("client", "haul-vmlab at-work").unwrap_or_else(|why| why);
+    let said = format!("did not end in {} s. The head: {} The client: {there}", STUCK.as_secs(), at_work::threads());
+    for who in ["-f mpirun", "-f haul-mpi", "-f ^haul", "-x ssh"] {
+        tool::run(&format!("busybox pkill -KILL {who}")).unwrap_or_default();
     }
     said
 }
