@@ -136,7 +136,7 @@ fn copy_all(request: &Request<'_>, names: &Names, report: Report<'_>, wanted: im
             return false;
         }
     };
-    let mut copied = true;
+    let (mut copied, mut unsupported) = (true, false);
     let mut value = Vec::new();
     for name in names {
         if !wanted(name) {
@@ -150,16 +150,17 @@ fn copy_all(request: &Request<'_>, names: &Names, report: Report<'_>, wanted: im
         }
         match dest.object.set_xattr(name, &value) {
             Ok(()) => {}
-            // The filesystem has none at all: one message for the file is enough.
-            Err(Errno::OPNOTSUPP) => {
-                report(Error::new(What::SettingAttributes, dest.path).errno(Errno::OPNOTSUPP));
-                return false;
-            }
+            // The filesystem has none at all, or none with such a name (`security.` on NFS): the others may be possible.
+            Err(Errno::OPNOTSUPP) => unsupported = true,
             Err(errno) => {
                 report(Error::new(What::SettingAttribute, dest.path).and(plain).errno(errno));
                 copied = false;
             }
         }
     }
-    copied
+    if unsupported {
+        // One message for the file is enough.
+        report(Error::new(What::SettingAttributes, dest.path).errno(Errno::OPNOTSUPP));
+    }
+    copied && !unsupported
 }
