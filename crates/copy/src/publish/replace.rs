@@ -48,7 +48,9 @@ fn link_to_free((source, name): (Spot<'_>, &OsStr), (dest, last): (Spot<'_>, &Os
     if source.beside(name, source.path).inode()?.kind != Kind::Directory {
         match linkat(from, name, to, last, AtFlags::empty()) {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {}
-            Ok(()) => return unlinkat(from, name, AtFlags::empty()),
+            Ok(()) => {
+                return unlinkat(from, name, AtFlags::empty()).inspect_err(|_| take_back((source, name), (dest, last)));
+            }
             Err(errno) => return Err(errno),
         }
     }
@@ -56,6 +58,16 @@ fn link_to_free((source, name): (Spot<'_>, &OsStr), (dest, last): (Spot<'_>, &Os
         Ok(_) => Err(Errno::EXIST),
         Err(Errno::NOENT) => renameat(from, name, to, last),
         Err(errno) => Err(errno),
+    }
+}
+
+/// Removes a second name of a file, if the first is there.
+fn take_back((source, name): (Spot<'_>, &OsStr), (dest, last): (Spot<'_>, &OsStr)) {
+    let inodes = [source.beside(name, source.path), dest.beside(last, dest.path)].map(|spot| spot.inode());
+    if let [Ok(first), Ok(second)] = inodes
+        && first.is_same_file_as(&second)
+    {
+        dest.dir().and_then(|to| unlinkat(to, last, AtFlags::empty())).ok();
     }
 }
 
