@@ -152,7 +152,7 @@ pub(crate) fn close(
     unfinished: &Unfinished,
 ) -> Result<Option<(OwnedFd, FileId)>, Reported> {
     let cx = worker.cx;
-    let OpenDest { fd, inode, created, .. } = files.dest;
+    let OpenDest { fd, inode, known, created, .. } = files.dest;
     // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
     let alone = inode.kind == Kind::BlockDevice || written::syncs_alone(cx, inode.id.device());
     let waits = state.temporary && cx.plan.names_wait();
@@ -173,10 +173,17 @@ pub(crate) fn close(
         Err(errno) => {
             // Some filesystems write only now: the data is not whole.
             let error = Error::new(What::Closing, subject.dest.path).errno(errno);
+            let inode = if known { inode } else { as_made(subject, inode) };
             undo::give_up(worker, subject.dest, &inode, (created, unfinished), Broken::by(error));
             Err(Reported)
         }
     }
+}
+
+/// A new file that was not looked at, by its name: it is closed.
+fn as_made(subject: &Subject<'_>, made: Inode) -> Inode {
+    let is_it = |now: &Inode| now.kind == Kind::Regular && now.links == 1 && now.id.device() == made.id.device();
+    subject.dest.inode().ok().filter(is_it).unwrap_or(made)
 }
 
 #[cfg(test)]
