@@ -134,7 +134,8 @@ fn open_regular_destination(
     } else {
         match open_existing(cx, subject, state) {
             Err(Errno::NOENT) => create(worker, subject, state, source),
-            Err(_) if cx.plan.force => {
+            // What this process lacks, it lacks for a new file, too.
+            Err(errno) if cx.plan.force && !is_of_process(errno) => {
                 if !entry::remove(&mut worker.report, dest) {
                     return None;
                 }
@@ -344,6 +345,11 @@ fn take_back_beginning(
     noted
 }
 
+/// Whether nothing is wrong with the file itself.
+fn is_of_process(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR)
+}
+
 /// `O_NOATIME`, where the plan wants that of sources, and the kernel lets the caller have it.
 pub(crate) fn noatime(cx: RunContext<'_>, source: &Inode) -> OFlags {
     let caller = cx.services.caller;
@@ -353,9 +359,10 @@ pub(crate) fn noatime(cx: RunContext<'_>, source: &Inode) -> OFlags {
 
 /// Opens a regular file of which nothing but its type in the directory is known. Whatever goes wrong, or turns out to be
 /// something else, is an error without a meaning: look at it in the ordinary way.
-pub(crate) fn open_regular(source: Spot<'_>, plan: &Plan) -> Result<(OwnedFd, Inode), Errno> {
+pub(crate) fn open_regular(source: Spot<'_>, follow: bool, plan: &Plan) -> Result<(OwnedFd, Inode), Errno> {
     let quietly = if plan.open_noatime { OFlags::NOATIME } else { OFlags::empty() };
-    let opened = open_at_once(source, OFlags::RDONLY | OFlags::NOFOLLOW | quietly)?;
+    let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let opened = open_at_once(source, OFlags::RDONLY | no_follow | quietly)?;
     let inode = Inode::of(opened.as_fd())?;
     if inode.kind != Kind::Regular {
         return Err(Errno::STALE);

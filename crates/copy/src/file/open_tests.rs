@@ -238,9 +238,9 @@ fn nobody_else_reads_a_file_that_replaces_another() {
 #[test]
 fn a_regular_file_is_opened_at_once_and_nothing_else() {
     let bench = Bench::new(Plan::default()).source("a", "new");
-    assert!(open_regular(bench.from("a"), &Plan::default()).is_ok());
+    assert!(open_regular(bench.from("a"), false, &Plan::default()).is_ok());
     bench.make_fifo("fifo");
-    assert_eq!(open_regular(bench.to("fifo"), &Plan::default()).unwrap_err(), Errno::STALE);
+    assert_eq!(open_regular(bench.to("fifo"), false, &Plan::default()).unwrap_err(), Errno::STALE);
     let bench = bench.link("link", "fifo");
-    assert_eq!(open_regular(bench.to("link"), &Plan::default()).unwrap_err(), Errno::LOOP);
+    assert_eq!(open_regular(bench.to("link"), false, &Plan::default()).unwrap_err(), Errno::LOOP);
 }

@@ -184,7 +184,7 @@ pub(crate) fn look_at_source<'s>(
         && plan.link == LinkMode::Copy
         // Whose it is decides whether it can be opened that way.
         && (!plan.open_noatime || cx.services.caller.privileged())
-        && let Ok((opened, inode)) = open_regular(source, plan)
+        && let Ok((opened, inode)) = open_regular(source, false, plan)
     {
         return cx.wanted().entry(&inode).then(|| subject(inode, Some(opened)));
     }

@@ -198,11 +198,12 @@ fn reason(subject: &Subject<'_>, existing: &Existing, answers: &Answers, plan: &
 /// Opens what is to take the place of something that goes: that must not go for what cannot be read. False for what is read only
 /// when it is copied and cannot be opened before.
 fn open_first(cx: RunContext<'_>, subject: &mut Subject<'_>) -> Result<bool, Error> {
-    let (source, was) = (subject.source, subject.inode);
+    let (source, was, follow) = (subject.source, subject.inode, subject.follow());
     let opened = match was.kind {
-        Kind::Regular => open_regular(source, cx.plan),
+        Kind::Regular => open_regular(source, follow, cx.plan),
         Kind::Directory => {
-            let opened = source.open(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, 0);
+            let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+            let opened = source.open(OFlags::RDONLY | OFlags::DIRECTORY | no_follow, 0);
             opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd))).map(|(inode, fd)| (fd, inode))
         }
         kind => return Ok(!decide::copied_as_regular(kind, cx.plan)),
