@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Output;
 use std::thread;
 
-use haul_testbed::{Bed, Command, Fs, TempDir, painted, temp_dir};
+use haul_testbed::{Bed, Command, Fs, TempDir, painted, skip, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
@@ -153,4 +153,82 @@ fn a_stream_that_finds_no_space_fails_and_does_not_go_on_behind_what_was_lost() 
     assert!(lines(&output)[0].ends_with("dest/fifo': No space left on device"), "{:?}", lines(&output));
     assert!(there.is_empty(), "{there:?}");
     writer.join().unwrap();
+}
+
+/// Runs haul with errors that strace injects.
+fn run_injected(dir: &Path, strace: &[&str], arguments: &[&str]) -> Option<Output> {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null"]).args(strace).arg(HAUL).args(arguments);
+    match command.current_dir(dir).env("LC_ALL", "C").output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            skip(format!("strace: {error}"));
+            None
+        }
+    }
+}
+
+#[test]
+fn one_attribute_that_a_filesystem_does_not_know_keeps_no_other_from_being_set() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("a"), "text").unwrap();
+    for name in ["one", "two", "three"] {
+        let set = xattr_set(&dir.path().join("a"), name);
+        if !set {
+            return skip("the temporary directory has no extended attributes");
+        }
+    }
+    let Some(output) = run_injected(dir.path(), &["-e", "inject=fsetxattr:error=EOPNOTSUPP:when=1"], &["-a", "a", "b"])
+    else {
+        return;
+    };
+    assert!(output.status.success(), "{:?}", lines(&output));
+    let mut names = vec![0; 1024];
+    let len = rustix::fs::listxattr(dir.path().join("b"), &mut names).unwrap();
+    assert_eq!(names[..len].split_inclusive(|byte| *byte == 0).count(), 2);
+}
+
+fn xattr_set(file: &Path, name: &str) -> bool {
+    rustix::fs::setxattr(file, format!("user.{name}"), b"value", rustix::fs::XattrFlags::empty()).is_ok()
+}
+
+#[test]
+fn a_new_file_whose_close_fails_is_removed() {
+    let dir = temp_dir();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    fs::write(dir.path().join("tree/file"), "text").unwrap();
+    let copy = dir.path().canonicalize().unwrap().join("copy/file");
+    let strace = ["-e", "inject=close:error=ENOSPC", "-P", copy.to_str().unwrap()];
+    let Some(output) = run_injected(dir.path(), &strace, &["-rT", "--jobs=1", "tree", "copy"]) else { return };
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(&output));
+    assert_eq!(lines(&output).len(), 1, "{:?}", lines(&output));
+    assert!(
+        lines(&output)[0].ends_with("failed to close 'copy/file': No space left on device"),
+        "{:?}",
+        lines(&output)
+    );
+    assert!(!copy.exists());
+}
+
+#[test]
+fn a_source_behind_a_symbolic_link_replaces_what_is_removed_first() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("file"), "new").unwrap();
+    std::os::unix::fs::symlink("file", dir.path().join("link")).unwrap();
+    fs::write(dir.path().join("dest"), "other").unwrap();
+    let output = run("haul", dir.path(), &["-LT", "--remove-destination", "--update=changed", "link", "dest"]);
+    assert!(output.status.success(), "{:?}", lines(&output));
+    assert_eq!(fs::read(dir.path().join("dest")).unwrap(), b"new");
+}
+
+#[test]
+fn a_move_that_fails_leaves_no_second_name() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("a"), "text").unwrap();
+    // No rename that refuses a name that is taken, so it is a link; and then the old name cannot go.
+    let strace = ["-e", "inject=renameat2:error=EINVAL", "-e", "inject=unlinkat:error=EACCES:when=1"];
+    let Some(output) = run_injected(dir.path(), &strace, &["--move", "a", "b"]) else { return };
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(&output));
+    assert!(lines(&output)[0].contains("cannot move 'a' to 'b': Permission denied"), "{:?}", lines(&output));
+    assert!(dir.path().join("a").exists() && !dir.path().join("b").exists());
 }
