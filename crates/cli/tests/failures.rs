@@ -42,7 +42,7 @@ fn names(list: &Path, end: char) -> BTreeSet<String> {
 #[test]
 fn what_failed_is_listed_and_another_run_copies_it_and_nothing_else() {
     let blocked = ["a/3", "b c/7", "d/e/0"];
-    for (jobs, operands) in [("1", ["-T", "s", "d"]), ("4", ["-T", "s", "d"]), ("4", ["-r", "s", "into"])] {
+    for (jobs, operands) in [("1", ["-T", "s", "d"]), ("4", ["-T", "s", "d"]), ("4", ["-r", "s", "into/"])] {
         let dir = stage(&blocked);
         fs::create_dir(dir.path().join("into")).expect("a directory");
         let copy = if operands[0] == "-T" { "d" } else { "into/s" };

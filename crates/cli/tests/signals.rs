@@ -92,6 +92,25 @@ fn an_overwritten_file_that_is_now_incomplete_is_named() {
 }
 
 #[test]
+fn a_file_that_a_signal_leaves_incomplete_is_listed_and_told_to_programs() {
+    let mut command = haul();
+    command.args(["--failures=list", "--json", "--stats=json", "-T"]).stdout(Stdio::piped());
+    let mut copy = Copy::start(command, |dir| fs::write(dir.join("dest"), b"precious").expect("it can be written"));
+    let mut events = copy.child.stdout.take().expect("it is piped");
+    copy.send(Signal::INT);
+    // Whoever waits for a source that gives nothing is left behind.
+    while copy.feed.write_all(&vec![b'x'; FLOOD]).is_ok() {}
+    let (ended, said, dir) = copy.end();
+    assert_eq!(ended.code(), Some(130));
+    let mut text = String::new();
+    events.read_to_string(&mut text).expect("JSON is text");
+    let error = text.lines().find(|line| line.contains("\"event\":\"error\"")).expect("there is an error");
+    assert!(error.contains("\"path\":\"dest\""), "{error}");
+    assert!(said.lines().any(|line| line.contains("haul-error") && line.contains("dest")), "{said}");
+    assert_eq!(fs::read_to_string(dir.path().join("list")).expect("there is a list"), ".\n");
+}
+
+#[test]
 fn called_as_cp_the_process_ends_by_the_signal_as_cp_does() {
     let mut command = Command::new(HAUL);
     command.arg0("cp");

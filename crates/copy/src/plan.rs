@@ -246,7 +246,12 @@ impl Plan {
     /// must not depend on what is there whether that is the copy or the directory that the copy goes into, and a run refuses such
     /// a plan.
     pub fn ambiguous_destination(&self) -> Option<&OsStr> {
-        let is_repeated = self.resume || self.shard.is_some() || self.delete.is_some();
+        self.ambiguous_if(false)
+    }
+
+    /// The same for a run that may be `repeated` also for another reason.
+    pub fn ambiguous_if(&self, repeated: bool) -> Option<&OsStr> {
+        let is_repeated = repeated || self.resume || self.shard.is_some() || self.delete.is_some();
         // Several sources, and whole source paths, go only into a directory.
         let could_be_both = self.sources.len() == 1 && !self.parents;
         match &self.destination {

@@ -129,6 +129,7 @@ fn settle(draft: &mut Draft, quoter: &Quoter) -> Result<(), Complaint> {
     choice::settle_names(draft, quoter)?;
     source::settle_dereference(draft);
     choice::settle_choice(draft, quoter)?;
+    choice::settle_input(draft)?;
     safety::settle_verification(draft)?;
     safety::settle_resume(draft)?;
     output::settle_dry_run(draft)?;

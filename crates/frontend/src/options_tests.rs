@@ -110,6 +110,7 @@ fn a_mirror_is_a_whole_copy_that_deletes() {
     assert_eq!(format!("{mirror:?}"), format!("{spelt:?}"));
     assert_eq!(parsed("--update=content --mirror a b").0.update, Update::Content);
     assert_eq!(parsed("--mirror --update=all --delete=force a b").0.update, Update::All);
+    assert_eq!(parsed("--update=all --mirror a b").0.update, Update::All);
 }
 
 #[test]
@@ -525,11 +526,29 @@ fn failures_are_listed_only_where_files_from_can_take_them() {
         ("--failures=l --dry-run a b", "--failures does not go with --dry-run"),
         ("--failures=l --list=m a b", "--failures does not go with --list"),
         ("--failures=l --list-out=m a b", "--failures does not go with --list-out"),
+        ("-a --failures=l a b", "with --failures the destination must not mean two things"),
         ("-0 a b", "--from0 has a meaning only with --files-from and --failures"),
     ] {
         let said = refused(line);
         assert!(said.contains(why), "{line}: {said}");
     }
+}
+
+#[test]
+fn what_could_have_no_effect_is_refused() {
+    for (line, why) in [
+        ("-r --list-out=l --digests=m a b", "--list-out does not go with --checksum and --digests"),
+        ("-r --list-out=l --stats a b", "--list-out does not go with --stats"),
+        ("-r -l --checksum=blake3 a b", "--checksum and --digests do not go with -l, -s and --attributes-only"),
+        ("-r --attributes-only --digests=m a b", "--checksum and --digests do not go with"),
+        ("--limit=0.5 a b", "0.5"),
+    ] {
+        let said = refused(line);
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    let mut draft = Draft::new(Persona::Haul, &environment());
+    (draft.run.reads_input, draft.plan.overwrite) = (true, Overwrite::Ask);
+    assert!(choice::settle_input(&draft).is_err());
 }
 
 #[test]

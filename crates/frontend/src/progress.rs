@@ -280,7 +280,8 @@ impl Counter<'_> {
         }
         self.totals.entries += 1;
         let known = inode.kind != Kind::Directory && inode.links > 1 && !self.linked.insert(inode.id);
-        if inode.kind == Kind::Regular && self.plan.link == LinkMode::Copy && !(known && self.plan.preserve.links) {
+        let moves_contents = self.plan.link == LinkMode::Copy && !self.plan.attributes_only;
+        if inode.kind == Kind::Regular && moves_contents && !(known && self.plan.preserve.links) {
             self.totals.bytes += inode.size;
         }
         (self.linked.len() <= MOST_LINKED).then_some(())

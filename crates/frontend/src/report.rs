@@ -227,6 +227,28 @@ impl Report {
         }
     }
 
+    /// A file is damaged, by an error that is known already or by a signal.
+    pub fn damaged(&self, path: &Path) {
+        let error = Error::new(What::Damaged, path);
+        if self.show.json
+            && let Some(line) = json::event(&Event::Problem(Cow::Borrowed(&error)))
+        {
+            self.tell_program(&line);
+        }
+        self.complain(&words::message(&error, &self.quoter));
+        self.pass_on(&error);
+    }
+
+    /// To whoever reads errors one by one.
+    fn pass_on(&self, error: &Error) {
+        if let Some(failures) = &self.failures {
+            failures.hear(error);
+        }
+        if self.show.stats == Some(StatsFormat::Json) {
+            self.screen().complain(record::error_line(error).as_bytes());
+        }
+    }
+
     /// Prints a message that only helps, unless the user wants to be left alone.
     pub fn advise(&self, message: &[u8]) {
         if !self.show.quiet {
@@ -293,12 +315,7 @@ impl Report {
             // The command line is at fault.
             self.hint();
         }
-        if let Some(failures) = &self.failures {
-            failures.hear(error);
-        }
-        if self.show.stats == Some(StatsFormat::Json) {
-            self.screen().complain(record::error_line(error).as_bytes());
-        }
+        self.pass_on(error);
     }
 
     /// Ends all output. Failures to write standard output are reported here; then it is `false`.

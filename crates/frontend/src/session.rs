@@ -124,7 +124,7 @@ pub fn explain_filter(report: &Report, plan: &Plan, show: Show, summary: &Summar
 /// Names the files that a run has damaged, and what its many errors were about.
 pub fn report_errors(report: &Report, summary: &Summary) {
     for path in &summary.damaged {
-        report.fail(&words::damaged(path, report.quoter()));
+        report.damaged(path);
     }
     report.sum_up();
 }

@@ -7,12 +7,17 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
 }
 
 /// The same a second, with an optional fraction after a point (`1.5G`), of which a part of a byte is dropped. `0` and
-/// `none` are no limit, which is the inner `None`.
+/// `none` are no limit, which is the inner `None`; less than one is no rate.
 pub(crate) fn parse_rate(text: &[u8]) -> Option<Option<u64>> {
     if text == b"none" {
         return Some(None);
     }
-    parse(text, true).map(|rate| Some(rate).filter(|rate| *rate > 0))
+    let is_nothing = !text.iter().any(|byte| matches!(byte, b'1'..=b'9'));
+    match parse(text, true)? {
+        0 if is_nothing => Some(None),
+        0 => None,
+        rate => Some(Some(rate)),
+    }
 }
 
 fn parse(text: &[u8], with_fraction: bool) -> Option<u64> {
@@ -116,9 +121,14 @@ mod tests {
 
     #[test]
     fn a_rate_may_be_no_limit() {
-        for (text, rate) in
-            [("1.5K", Some(Some(1536))), ("none", Some(None)), ("0", Some(None)), ("0.1", Some(None)), ("", None)]
-        {
+        for (text, rate) in [
+            ("1.5K", Some(Some(1536))),
+            ("none", Some(None)),
+            ("0", Some(None)),
+            ("0.0K", Some(None)),
+            ("0.1", None),
+            ("", None),
+        ] {
             assert_eq!(parse_rate(text.as_bytes()), rate, "{text}");
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use haul_copy::filter::{BadPattern, Filter, Rule};
 use haul_copy::list::Names;
-use haul_copy::plan::Dereference;
+use haul_copy::plan::{Dereference, Overwrite};
 use haul_sys::inode::Time;
 
 use super::draft::{Draft, Flag};
@@ -153,6 +153,16 @@ pub const FLAGS: &[Flag] = &[
         ..Flag::own(Source)
     },
 ];
+
+/// `-i` asks on standard input, too.
+pub fn settle_input(draft: &Draft) -> Result<(), Complaint> {
+    match draft.run.reads_input && draft.plan.overwrite == Overwrite::Ask {
+        true => Err(misuse(
+            "-i reads its answers from standard input, where the names or patterns come from: write those into a file",
+        )),
+        false => Ok(()),
+    }
+}
 
 /// All of a file, or of standard input for `-`. `what` it is for begins the message.
 fn read_text(draft: &mut Draft, path: &Path, what: &str, quoter: &Quoter) -> Result<Vec<u8>, Complaint> {

@@ -1,6 +1,6 @@
 //! The options for what goes from the destination since the source does not have it.
 
-use haul_copy::plan::{Delete, Update};
+use haul_copy::plan::Delete;
 
 use super::draft::{Draft, Flag};
 use crate::complaint::{Complaint, misuse};
@@ -69,9 +69,7 @@ pub const FLAGS: &[Flag] = &[
                   --update, and --delete=force, can be given beside it.",
         effect: Switch(|draft| {
             draft.archive();
-            if draft.plan.update == Update::All {
-                draft.plan.update = Update::Changed;
-            }
+            draft.mirrors = true;
             draft.no_target_directory = true;
             deletion(draft);
         }),

@@ -88,6 +88,7 @@ pub const FLAGS: &[Flag] = &[
                   machine use content: the size and time of a file may have reached the disk before its bytes. \
                   Neither word is possible with -l or -s.",
         effect: Word("older", |draft, word| {
+            draft.update_given = true;
             (draft.plan.overwrite, draft.plan.update) = match word {
                 "none" => (Overwrite::Skip, Update::All),
                 "none-fail" => (Overwrite::Refuse, Update::All),
@@ -192,14 +193,15 @@ pub fn set_operands(draft: &mut Draft, mut operands: Vec<OsString>, quoter: &Quo
     Ok(())
 }
 
-/// What DEST means to a command that is run again (`--resume`, `--shard`) or removes something (`--delete`): the same each time,
-/// whatever has come to be there.
+/// What DEST means to a command that is run again (`--resume`, `--shard`, `--failures`) or removes something (`--delete`): the
+/// same each time, whatever has come to be there.
 /// One that can only be a directory is one to copy into, as with `-t`.
 ///
 /// # Errors
 /// It could be both.
 pub fn settle_repeated(draft: &mut Draft, quoter: &Quoter) -> Result<(), Complaint> {
-    let Some(path) = draft.plan.ambiguous_destination() else { return Ok(()) };
+    let lists_failures = draft.run.failures.is_some();
+    let Some(path) = draft.plan.ambiguous_if(lists_failures) else { return Ok(()) };
     if names_directory(path) {
         draft.plan.destination = Destination::Directory(path.to_owned());
         return Ok(());
@@ -207,7 +209,8 @@ pub fn settle_repeated(draft: &mut Draft, quoter: &Quoter) -> Result<(), Complai
     let option = match () {
         () if draft.plan.resume => "--resume",
         () if draft.plan.shard.is_some() => "--shard",
-        () => "--delete",
+        () if draft.plan.delete.is_some() => "--delete",
+        () => "--failures",
     };
     let before = format!("with {option} the destination must not mean two things: add -T to copy to ");
     let dest = quoter.always(path.as_bytes());
@@ -224,6 +227,9 @@ fn names_directory(path: &OsStr) -> bool {
 /// `--update=none` protects stays protected whatever stands around it.
 pub fn settle_overwriting(draft: &mut Draft) -> Result<(), Complaint> {
     let plan = &mut draft.plan;
+    if draft.mirrors && !draft.update_given {
+        plan.update = Update::Changed;
+    }
     if matches!(plan.update, Update::Changed | Update::Content) && (draft.hard_links || draft.symbolic_links) {
         return Err(misuse("--update=changed and --update=content compare copies, so -l and -s are not possible"));
     }

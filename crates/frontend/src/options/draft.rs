@@ -53,6 +53,10 @@ pub struct Draft {
     pub symbolic_links: bool,
     /// The last one of `-i` and `-n`: ask, or skip.
     pub clobber: Option<Overwrite>,
+    /// `--update`, whatever it says.
+    pub update_given: bool,
+    /// `--mirror`.
+    pub mirrors: bool,
     /// `--delete-excluded`.
     pub delete_excluded: bool,
     /// `--max-delete`.
@@ -97,6 +101,8 @@ impl Draft {
             hard_links: false,
             symbolic_links: false,
             clobber: None,
+            update_given: false,
+            mirrors: false,
             delete_excluded: false,
             max_delete: None,
             context: Keep::default(),

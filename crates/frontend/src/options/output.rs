@@ -90,7 +90,7 @@ pub const FLAGS: &[Flag] = &[
         help: "write the names that failed to FILE, for --files-from",
         details: "One SOURCE is wanted, and the names are below it, one in each line, or with a zero byte behind each with \
                   -0; a name may be there twice. haul -a -r --files-from=FILE with the same operands copies these again \
-                  and nothing else. What is about no entry, such as a journal that cannot be written, is a dot, which \
+                  and nothing else, so DEST must mean one thing: -T, -t, or a slash at its end. What is about no entry, such as a journal that cannot be written, is a dot, which \
                   stands for all of SOURCE, and so is SOURCE itself. What was not begun, since a signal stopped the \
                   copy, is not in FILE. FILE gets its name when the copy has ended, and is empty if nothing failed. haul \
                   does not copy it if it is in the source, and never replaces a file there. It does not go with \
@@ -107,7 +107,7 @@ pub const FLAGS: &[Flag] = &[
         details: "One line for the start, each entry, each error and warning, the progress every second, and the end; \
                   nothing else is printed on standard output. Messages for people go to standard error as ever, but \
                   there is no bar and no summary line, unless --progress=always asks for them. The fields are described \
-                  in docs/json.md. It does not go with -v, --debug, --explain, --list-out, --dry-run, \
+                  in docs/json.md. It does not go with -v, --debug, --explain, --list-out, \
                   --shard=status, --compare and --punch, and haul-mpi refuses it.",
         effect: Switch(|draft| draft.show.json = true),
         ..Flag::own(Output)

@@ -166,6 +166,11 @@ pub fn settle_verification(draft: &mut Draft) -> Result<(), Complaint> {
     if draft.run.digests.is_some() {
         plan.checksum.get_or_insert(Checksum::Blake3);
     }
+    if plan.checksum.is_some() && (plan.link != LinkMode::Copy || plan.attributes_only) {
+        return Err(misuse(
+            "--checksum and --digests do not go with -l, -s and --attributes-only, which copy no contents",
+        ));
+    }
     if plan.reads_again() && plan.smart != SmartCopy::Off {
         return Err(misuse("--verify and --checksum do not go with --smart, which skips bytes"));
     }

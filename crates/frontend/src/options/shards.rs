@@ -116,6 +116,11 @@ pub fn settle_lists(draft: &Draft) -> Result<(), Complaint> {
     if list_out && shard {
         return Err(misuse("--list-out does not go with --shard: a list is of everything"));
     }
+    let digests = plan.checksum.is_some();
+    if list_out && (digests || draft.show.stats.is_some()) {
+        let option = if digests { "--checksum and --digests" } else { "--stats" };
+        return Err(misuse(format!("--list-out does not go with {option}: it copies nothing")));
+    }
     // What a shard does not go with is more, and named after that.
     let names = plan.names.is_some();
     let options = [(list_out, "--list-out"), (shard, "--shard"), (list, "--list"), (names, "--files-from")];
