@@ -333,11 +333,14 @@ fn copies_are_not_made_within_what_is_copied() {
         &["compare", "--source=place", "--dest=place/deeper", "--with=cp", "--output=out"][..],
         &["compare", "--source=place", "--dest=place", "--with=cp", "--output=out"],
         &["compare", "--source=.", "--dest=/tmp", "--with=cp"],
+        &["compare", "--source=.", "--dest=/tmp", "--with=cp", "--output=results"],
+        &["compare", "--source=place", "--dest=/tmp", "--with=cp", "--output=new/../place/deeper/results"],
     ] {
         let output = scene.run(words);
         assert!(said(&output).contains("is in the source"), "{}", said(&output));
     }
     assert_eq!(fs::read_dir(scene.at("place")).unwrap().count(), 1);
+    assert!(!scene.at("results").exists() && !scene.at("new").exists());
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The commands that measure.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
 
 use haul_io::profile::SizeClass;
 use haul_measure::cache::Temperature;
@@ -164,7 +164,8 @@ fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
             request.check()?;
             let results = wanted.settings.output.clone().or_else(|| std::env::current_dir().ok());
             for folder in [Some(wanted.directory.clone()), results].into_iter().flatten() {
-                if folder.canonicalize().is_ok_and(|folder| folder.starts_with(&request.source)) {
+                let failed = haul_measure::words::cannot("find", &folder);
+                if will_be(&folder).map_err(failed)?.starts_with(&request.source) {
                     return Err(format!(
                         "{} is in the source, which would grow while it is copied; choose another directory, or --output",
                         quoted(&folder)
@@ -274,6 +275,20 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
 /// A path without links and dots, or as it is if there is nothing yet.
 fn real(path: &OsStr) -> PathBuf {
     Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path))
+}
+
+/// The path without links and dots of what is there, or will be when it is made with the folders above it.
+fn will_be(path: &Path) -> io::Result<PathBuf> {
+    let mut real = PathBuf::new();
+    for component in std::path::absolute(path)?.components() {
+        // What is found until here has neither links nor dots, so the way up is that of the names.
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            name => real.push(name),
+        }
+        real = real.canonicalize().unwrap_or(real);
+    }
+    Ok(real)
 }
 
 /// Options that name files.
@@ -397,6 +412,18 @@ mod tests {
         assert_eq!(lines(&words), [How::Words(words.map(str::to_owned).to_vec())]);
         let two = ["cp {source} {dest}", "tar {source} | x {dest}"];
         assert_eq!(lines(&two), two.map(|line| How::Line(line.to_owned())));
+    }
+
+    #[test]
+    fn what_is_not_there_yet_has_its_real_path() {
+        let dir = haul_testbed::temp_dir();
+        let real = dir.path().canonicalize().unwrap();
+        fs::create_dir(real.join("a")).unwrap();
+        std::os::unix::fs::symlink("a", real.join("link")).unwrap();
+        for (path, expected) in [("link/new/x", "a/new/x"), ("new/../link", "a"), ("link/../new", "new"), ("a", "a")] {
+            assert_eq!(will_be(&real.join(path)).unwrap(), real.join(expected), "{path}");
+        }
+        assert_eq!(will_be("new".as_ref()).unwrap(), std::env::current_dir().unwrap().join("new"));
     }
 
     #[test]
