@@ -68,11 +68,23 @@ pub fn prepare(source: &Path, temperature: Temperature) -> Result<State, String>
             read_all(&files)?;
             Ok(if is_warm(&files) { State::Warm } else { State::Unknown })
         }
-        Temperature::Cold if drop_all() => {
-            Ok(if is_cold(&below(source, false)?) { State::Dropped } else { State::Unknown })
+        Temperature::Cold => {
+            drop_and_look(drop_all, || Ok(is_cold(&below(source, false)?)))?.map_or_else(|| evict_all(source), Ok)
         }
-        Temperature::Cold => evict_all(source),
     }
+}
+
+/// Drops all caches, and says whether that has worked; `None` if it is not allowed. The look brings names and inodes back, which is
+/// why they are dropped once more after it.
+fn drop_and_look(
+    mut drop: impl FnMut() -> bool,
+    look: impl FnOnce() -> Result<bool, String>,
+) -> Result<Option<State>, String> {
+    if !drop() {
+        return Ok(None);
+    }
+    let gone = look()?;
+    Ok(Some(if drop() && gone { State::Dropped } else { State::Unknown }))
 }
 
 /// A part of the pages that is as good as all of them.
@@ -211,6 +223,19 @@ mod tests {
     fn cached(path: &Path) -> u64 {
         let file = File::open(path).unwrap();
         page_cache::cached_pages(file.as_fd(), 0, file.metadata().unwrap().len()).unwrap()
+    }
+
+    #[test]
+    fn caches_are_dropped_again_after_the_look() {
+        let said = std::cell::RefCell::new(Vec::new());
+        let say = |what, answer| {
+            said.borrow_mut().push(what);
+            answer
+        };
+        let state = |gone| drop_and_look(|| say("drop", true), || Ok(say("look", gone))).unwrap();
+        assert_eq!((state(true), state(false)), (Some(State::Dropped), Some(State::Unknown)));
+        assert_eq!(said.take(), ["drop", "look", "drop"].repeat(2));
+        assert_eq!(drop_and_look(|| false, || panic!("nothing was dropped")), Ok(None));
     }
 
     #[test]
