@@ -12,7 +12,7 @@ use haul_measure::stop::Stop;
 use super::{AUTO, MIB, cp, mib};
 use crate::measure::controlled::{By, Method};
 use crate::measure::{one_copy, sources};
-use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
+use crate::session::{Competitor, Group, Halt, How, Session, compete_all};
 
 pub const NAME: &str = "async-tree";
 
@@ -118,9 +118,10 @@ fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
             one_copy::Settings { readahead: readahead.then_some(AHEAD), preallocate, ..one_copy::Settings::default() };
         add(AUTO, "auto", auto);
         if priority.is_some() {
-            let words =
-                ["nice", "-n", &NICE.to_string(), "cp", "-r", PLACE_OF_SOURCE, PLACE_OF_DEST].map(str::to_owned);
-            all.push(new(named("cp"), "cp", How::Words(words.to_vec())).with("variant", variant));
+            let nice = ["nice", "-n", &NICE.to_string()].map(str::to_owned);
+            let How::Words(words) = cp(&["-r"]) else { continue };
+            let words = nice.into_iter().chain(words).collect();
+            all.push(new(named("cp"), "cp", How::Words(words)).with("variant", variant));
         }
     }
     all.into_iter().map(|one| one.with("size", total).with("files", files)).collect()

@@ -93,8 +93,7 @@ fn competitors(size: u64, state: Temperature) -> Vec<Competitor> {
         let method = Some(Method::new(by, REQUEST));
         new(engine, engine, How::Own(one_copy::Settings { method, ..one_copy::Settings::default() }))
     };
-    // What is asked is what moving bytes costs, so cp is not to share extents on its own.
-    let plain = new("cp", "cp", cp(&["--reflink=never"]));
+    let plain = new("cp", "cp", cp(&[]));
     let clone = one_copy::Settings { engine: Some("clone".into()), reflink: true, ..one_copy::Settings::default() };
     let mut all: Vec<Competitor> = CALLS.map(of).into();
     all[0].base = true;

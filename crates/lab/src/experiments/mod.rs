@@ -34,9 +34,9 @@ use crate::session::How;
 /// Bytes of a MiB, the unit of the sizes in names.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The system's cp, with these options.
+/// The system's cp, with these options. What is asked is what moving bytes costs, so it is not to share extents on its own.
 pub(crate) fn cp(options: &[&str]) -> How {
-    let words = std::iter::once("cp").chain(options.iter().copied()).chain(["{source}", "{dest}"]);
+    let words = ["cp", "--reflink=never"].into_iter().chain(options.iter().copied()).chain(["{source}", "{dest}"]);
     How::Words(words.map(str::to_owned).collect())
 }
 

@@ -24,8 +24,9 @@ use haul_io::engine::wrap::Hooked;
 use haul_io::engine::{DirectAlign, End, Job, Side, Tuning, Zeros, make_on};
 use haul_measure::words;
 use haul_sys::Errno;
+use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::Inode;
-use haul_sys::kernel::Kernel;
+use haul_sys::kernel::{Kernel, Linux};
 
 use self::pair::{PAGE, Pair, failed, refused};
 use self::readers::Readers;
@@ -94,8 +95,22 @@ fn list(source: &Path, dest: &Path, names: &mut Vec<(PathBuf, PathBuf)>) -> Resu
     entries.iter().try_for_each(|name| list(&source.join(name), &dest.join(name), names))
 }
 
+/// Refuses copy_file_range where it shares extents: Linux asks the filesystem for a clone first. A server is asked to copy, and
+/// what it does is its own affair.
+fn refuse_sharing(pair: &Pair) -> Result<(), Failure> {
+    let (source, dest) = (pair.source.as_fd(), pair.dest.as_fd());
+    let is_remote = FilesystemType::of(dest).is_ok_and(FilesystemType::is_remote);
+    match pair.size > 0 && !is_remote && Linux.clone_file(source, dest).is_ok() {
+        true => Err(Failure::Refused("copy_file_range shares extents here, which is a clone and no copy".to_owned())),
+        false => Ok(()),
+    }
+}
+
 /// What is done to a file before its bytes are moved.
 fn prepare(kernel: &dyn Kernel, method: &Method, pair: &Pair) -> Result<(), Failure> {
+    if method.by == By::CopyRange {
+        refuse_sharing(pair)?;
+    }
     if method.preallocate && pair.size > 0 {
         kernel
             .allocate(pair.dest.as_fd(), 0, pair.size)
@@ -209,6 +224,19 @@ mod tests {
                 );
             }
             assert_eq!(proof::check(&method, &reported), Ok(()), "{method:?}: {reported:#?}");
+        }
+    }
+
+    #[test]
+    fn copy_file_range_is_refused_where_it_shares_extents() {
+        let Some(bed) = haul_testbed::Bed::new() else { return };
+        for fs in [haul_testbed::Fs::Btrfs, haul_testbed::Fs::Xfs] {
+            let Some(place) = bed.mount(fs) else { continue };
+            let source = source(&place);
+            let refused = copy(&Method::new(By::CopyRange, 128 << 10), &source, &place.join("copy"));
+            assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("shares extents")), "{refused:?}");
+            let plain = copy(&Method::new(By::ReadWrite, 128 << 10), &source, &place.join("other"));
+            assert!(plain.is_ok(), "{plain:?}");
         }
     }
 
