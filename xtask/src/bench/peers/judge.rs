@@ -1,5 +1,6 @@
 //! Whether haul reached what it must.
 
+use super::install::BEFORE;
 use super::record::{Row, Table};
 
 /// MiB of resident memory, mapped file pages aside, that no workload may need.
@@ -41,8 +42,27 @@ pub fn best_peer(table: &Table) -> Option<&Row> {
     peers.min_by(|one, other| time(one).total_cmp(&time(other)))
 }
 
+/// Whether it is of haul: as it is, with further options, or of another build.
 fn is_own(row: &Row) -> bool {
-    row.haul || row.name.starts_with("haul")
+    row.haul || ["haul", BEFORE].contains(&row.name.split(' ').next().unwrap_or_default())
+}
+
+/// Why a table fails the benchmark: haul's own row and that of the base must have done the whole task in every run, and no row of
+/// haul may be wrong. An engine may refuse.
+pub fn faults(table: &Table) -> Vec<String> {
+    let why = |row: &Row| {
+        let kept = if row.lost.is_empty() { "has no times" } else { "does not keep all metadata" };
+        let failed = row.failed.as_ref().map(|why| format!("failed: {why}"));
+        let wrong = row.wrong.as_ref().map(|why| format!("is wrong: {why}"));
+        format!("{}: {} {}", table.name, row.name, wrong.or(failed).unwrap_or_else(|| kept.to_owned()))
+    };
+    let is_vital = |row: &&Row| row.haul || row.base;
+    let is_bad = |row: &&Row| (is_own(row) && row.wrong.is_some()) || (is_vital(row) && !row.ranked());
+    let mut faults: Vec<String> = table.rows.iter().filter(is_bad).map(why).collect();
+    if table.rows.iter().filter(is_vital).count() < 2 {
+        faults.push(format!("{}: haul and what it is compared with were not both run", table.name));
+    }
+    faults
 }
 
 /// haul's own row and cp's.
@@ -142,6 +162,36 @@ mod tests {
         let mut haul = row("haul", &[(1.0, 1.0)]);
         haul.samples[0].own_kib = 129 << 10;
         assert_eq!(verdicts(Target::default(), vec![row("cp", &[(1.0, 1.0)]), haul]), [Verdict::Missed]);
+    }
+
+    #[test]
+    fn a_wrong_copy_by_any_haul_and_a_failure_of_its_own_choice_are_faults() {
+        let good = || [row("cp", &[(1.0, 1.0)]), row("haul", &[(1.0, 1.0)]), row("xcp", &[(1.0, 1.0)])].to_vec();
+        let with = |more: Row| faults(&table("x", Target::default(), [good(), vec![more]].concat()));
+        for name in ["haul --engine=splice -r", "haul --durable", "before -r", "xcp"] {
+            let failed = Row { failed: Some("refused".into()), ..row(name, &[]) };
+            assert_eq!(with(failed), [""; 0], "{name}");
+            let wrong = Row { wrong: Some("half".into()), ..row(name, &[(1.0, 1.0)]) };
+            let expected = if name == "xcp" { vec![] } else { vec![format!("x: {name} is wrong: half")] };
+            assert_eq!(with(wrong), expected);
+        }
+        for at in [0, 1] {
+            let mut rows = good();
+            rows[at].failed = Some("in the third run".into());
+            let found = faults(&table("x", Target::default(), rows.clone()));
+            assert_eq!(found, [format!("x: {} failed: in the third run", rows[at].name)]);
+            rows.remove(at);
+            assert_eq!(faults(&table("x", Target::default(), rows)).len(), 1);
+        }
+    }
+
+    #[test]
+    fn who_failed_in_a_later_run_is_not_ranked() {
+        let mut rows = vec![row("cp", &[(4.0, 4.0)]), row("haul", &[(1.0, 1.0)]), row("xcp", &[(2.0, 2.0)])];
+        rows[2].failed = Some("no".into());
+        assert_eq!(best_peer(&table("x", Target::default(), rows.clone())).map(|row| row.name.as_str()), Some("cp"));
+        rows[1].failed = Some("no".into());
+        assert!(verdicts(Target { returned: Some(0.1), ..Target::default() }, rows).is_empty());
     }
 
     #[test]

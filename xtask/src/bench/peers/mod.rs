@@ -47,7 +47,8 @@ pub fn options(args: &[String]) -> Result<Options> {
 /// Measures what the options name and prints tables.
 ///
 /// # Errors
-/// When the machinery fails, or cp or haul copied wrongly or not at all.
+/// When the machinery fails, when cp, or haul as it is, copied wrongly or not at all, or when haul copied wrongly with an option or
+/// as another build.
 pub fn run(args: &[String]) -> Result {
     let options = options(args)?;
     if options.svg.is_some() && options.from.is_none() {
@@ -128,9 +129,8 @@ fn measure(
         return Ok(());
     }
     println!("{}", overview(&tables));
-    let bad = tables.iter().filter(|table| judge::pair(table).is_none()).map(|table| table.name.as_str());
-    let bad: Vec<&str> = bad.collect();
-    if bad.is_empty() { Ok(()) } else { Err(format!("no right copies by cp and haul in: {}", bad.join(", "))) }
+    let faults: Vec<String> = tables.iter().flat_map(judge::faults).collect();
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
 /// The programs of a workload; `asynchronous` are the engines of a matrix besides those of the options.

@@ -92,9 +92,9 @@ impl Row {
         self.spread(|sample| sample.user + sample.system)
     }
 
-    /// Whether it did the whole task, so that others may be compared with it.
+    /// Whether it did the whole task in every run, so that others may be compared with it.
     pub fn ranked(&self) -> bool {
-        self.wrong.is_none() && self.lost.is_empty() && !self.limit && !self.samples.is_empty()
+        self.wrong.is_none() && self.failed.is_none() && self.lost.is_empty() && !self.limit && !self.samples.is_empty()
     }
 }
 
