@@ -7,6 +7,7 @@ use std::time::Duration;
 use haul_lab::experiments::mapped_write::{Measured, Request, details, judge, measure};
 use haul_lab::results::{Body, Detail, Environment, Results, Section};
 use haul_measure::own::Own;
+use haul_measure::stats::FEWEST;
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use haul_testbed::{Bed, Command, Fs, SlowDisk, temp_dir};
 
@@ -89,7 +90,10 @@ fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
     for (name, stable) in [("stable", true), ("plain", false)] {
         let Some(disk) = SlowDisk::mount(&bed, name, 64 << 20, stable) else { return };
         disk.slow_down(DELAY);
-        let found = measured(&without_grid(), disk.path());
+        let mut request = without_grid();
+        // As many as a verdict needs.
+        (request.under.repeats, request.under.time) = (FEWEST as u32, Duration::from_secs(10));
+        let found = measured(&request, disk.path());
         assert!(disk.slowed() > 0);
         assert_eq!(found.facts.stable_pages, Some(stable), "{found:?}");
         let (verdict, under) = (judge(&found), found.under.as_ref().unwrap());

@@ -258,13 +258,15 @@ mod tests {
     /// Rounds of msync, fills and a grid, whose times are so many times the usual ones.
     fn mapped_write(times: f64, over: u64) -> Results {
         let mut section = section("mapped-write");
-        let rounds = [0.050, 0.051, 0.052, 0.053, 0.054].map(|round| round * times).to_vec();
+        let rounds = [0.050, 0.051, 0.052, 0.053, 0.054, 0.055].map(|round| round * times).to_vec();
         let series = [("mapped".to_owned(), rounds)].into();
         section.details.push(Detail::new("msync", Body::Samples { unit: "s".to_owned(), series }));
         let stall = Latency { count: 4000, over, threshold: 1e-3, percentiles: Vec::new(), longest: 8.3e-3 * times };
         section.details.push(Detail::new("stall", Body::Latency(stall)));
         let names = |what: &str| (what.to_owned(), vec!["4096".to_owned(), "8192".to_owned()]);
-        let values = vec![vec![Some(400.0 / times), Some(500.0 / times)], vec![Some(600.0 / times), None]];
+        let row = |least: f64| [0.0, 1.0, 2.0, 3.0].map(|more| Some((least + more) / times)).to_vec();
+        let mut values = vec![row(400.0), row(600.0)];
+        values[1][3] = None;
         let grid = Grid { unit: "KiB/s".to_owned(), rows: names("file"), columns: names("record"), values };
         section.details.push(Detail::new("grid-mapped-rewrite", Body::Grid(grid)));
         results(vec![section])

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_measure::cache;
+use haul_measure::stats::LOOKS;
 use haul_measure::{space, turns, words, workspace};
 
 use super::competitor::{Competitor, How};
@@ -64,26 +65,35 @@ pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -
     Ok(session.section_done(section)?)
 }
 
-/// Most rounds of a group. What so many do not decide is level, or too noisy for this machine.
-const MOST_ROUNDS: usize = 30;
+/// The next number of rounds after which claims are looked at; `None` if so many do not decide, which is level, or too noisy for
+/// this machine.
+fn next_look(rounds: usize) -> Option<usize> {
+    LOOKS.into_iter().find(|look| *look > rounds)
+}
 
 /// Adds rounds of those whom published claims are about, as long as a claim is open and there is time. `took` is the time of
-/// all rounds until now.
+/// all rounds until now. Whoever looked after each round, and stopped when something stands out, would find it by chance.
 fn decide(session: &mut Session, section: &str, groups: &[Group<'_>], took: Duration) -> Result<(), Halt> {
     let share = groups.iter().map(Group::asked).sum::<f64>() / groups.iter().map(Group::work).sum::<f64>().max(1.0);
     let runs = session.settings.runs;
     // The first round of all was the dearest, so this is rather too much.
     let mut round = took.mul_f64(share.min(1.0) / runs.max(1) as f64);
-    for rounds in runs..MOST_ROUNDS {
-        let Some(left) = session.time_left() else { return Ok(()) };
-        if share == 0.0 || left < round || sections::undecided(&session.results, (section, session.at)) == 0 {
+    let mut rounds = runs;
+    while let Some(look) = next_look(rounds) {
+        if share == 0.0 || sections::undecided(&session.results, (section, session.at)) == 0 {
             return Ok(());
         }
-        let begun = Instant::now();
-        for group in groups.iter().filter(|group| group.asked() > 0.0) {
-            Contest { session: &mut *session, section, group }.one_more_round(rounds)?;
+        for number in rounds..look {
+            if session.time_left().is_none_or(|left| left < round) {
+                return Ok(());
+            }
+            let begun = Instant::now();
+            for group in groups.iter().filter(|group| group.asked() > 0.0) {
+                Contest { session: &mut *session, section, group }.one_more_round(number)?;
+            }
+            round = begun.elapsed();
         }
-        round = begun.elapsed();
+        rounds = look;
     }
     Ok(())
 }
@@ -150,7 +160,9 @@ impl Contest<'_> {
         for turn in turns::order(round, self.group.competitors.len()) {
             let competitor = &self.group.competitors[turn];
             let right = self.case(competitor).is_ok_and(|case| case.outcome == Outcome::Right);
-            if competitor.asked && right && !self.session.is_late() {
+            // One that was interrupted here has run already.
+            let wanted = self.case(competitor).is_ok_and(|case| case.runs.len() <= round);
+            if competitor.asked && right && wanted && !self.session.is_late() {
                 let words = format!("{}, run {}, to decide", competitor.name, round + 1);
                 self.session.progress.say(&format!("{}, {}", self.section, self.group.name), &words);
                 self.one_run(competitor)?;
@@ -389,6 +401,12 @@ fn warnings(case: &Case, wanted: usize) -> Vec<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_are_looked_at_after_three_numbers_of_rounds_at_most() {
+        let after = |runs| std::iter::successors(next_look(runs), |look| next_look(*look)).collect::<Vec<usize>>();
+        assert_eq!([3, 6, 10, 12, 30].map(after), [vec![6, 12, 30], vec![12, 30], vec![12, 30], vec![30], vec![]]);
+    }
 
     #[test]
     fn who_is_not_asked_about_gives_way_where_time_is_short() {

@@ -115,10 +115,10 @@ mod tests {
     use crate::session::How;
 
     #[test]
-    fn an_interval_needs_everybody_once_and_those_who_are_asked_about_three_times() {
+    fn an_interval_needs_everybody_once_and_those_who_are_asked_about_six_times() {
         let one = Competitor::new("one", Temperature::Cold, How::Line(String::new()));
         let group = [one.clone().into_base(), one.clone().into_asked(), one.clone(), one.clone()];
-        assert_eq!(runs(&group, 7), (2 + 4 + 2 * 2, 7));
+        assert_eq!(runs(&group, 7), (2 + 4 + 5 * 2, 7));
         assert_eq!(runs(&group[2..], 7), (0, 7));
         let pace = Pace { run: 0.5, byte: 0.25 };
         assert_eq!(pace.time(&[(10, 2), (1, 0)]), Duration::from_millis(10_500));
@@ -132,7 +132,7 @@ mod tests {
         let said = |time: u64, least: u64| in_time(("time", Duration::from_secs(time)), short(least));
         assert_eq!(said(60, 60), None);
         let text =
-            "60 s cannot decide the published claims about in-kernel: they need 3 rounds of those that they are about";
+            "60 s cannot decide the published claims about in-kernel: they need 6 rounds of those that they are about";
         assert_eq!(said(60, 61).unwrap(), format!("{text}; --time=2m can"));
         assert_eq!(said(60, 600).unwrap(), format!("{text}; --time=10m can"));
         assert_eq!(said(60, 1 << 40).unwrap(), format!("{text}; no time within a week can"));

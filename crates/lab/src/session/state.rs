@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_measure::own::Own;
+use haul_measure::stats::FEWEST;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 use haul_measure::workspace::Workspace;
@@ -49,7 +50,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), space: 8 << 30, time: None }
+        Settings { output: None, runs: FEWEST, timeout: Duration::from_secs(600), space: 8 << 30, time: None }
     }
 }
 

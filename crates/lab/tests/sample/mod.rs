@@ -70,7 +70,7 @@ fn mapped_copy(noise: &mut Noise) -> Section {
             let parameters =
                 [("size", &*size.to_string()), ("engine", engine), ("buffer", "8388608"), ("io", io), ("state", state)];
             let name = format!("{engine} 8 MiB{direct}");
-            let runs = noise.runs(5, seconds, 0.01, system, faults);
+            let runs = noise.runs(7, seconds, 0.01, system, faults);
             let mut case = case(&format!("1000 MiB, {state}"), &name, size, runs, &parameters);
             case.base = engine == "mapped" && io == "buffered";
             section.cases.push(case);
@@ -79,7 +79,7 @@ fn mapped_copy(noise: &mut Noise) -> Section {
             &format!("1000 MiB, {state}"),
             "cp",
             size,
-            noise.runs(5, slow, 0.01, 0.66, 2_050),
+            noise.runs(7, slow, 0.01, 0.66, 2_050),
             &[("size", &size.to_string()), ("engine", "cp"), ("io", "buffered"), ("state", state)],
         );
         cp.warnings.push(Warning::OtherLoad);
@@ -93,7 +93,7 @@ fn in_kernel(noise: &mut Noise) -> Section {
     let mut section = begun("in-kernel");
     for (size, seconds) in [(512u64, 0.45), (1024, 0.76), (1536, 1.2), (2048, 1.66)] {
         for (engine, factor) in [("cp", 1.0), ("read-write", 1.02), ("copy-range", 0.97), ("splice", 1.1)] {
-            let runs = noise.runs(5, seconds * factor, 0.01, seconds * factor * 0.7, 300);
+            let runs = noise.runs(7, seconds * factor, 0.01, seconds * factor * 0.7, 300);
             let parameters = [("size", &*(size << 20).to_string()), ("engine", engine)];
             let mut case = case(&format!("{size} MiB"), engine, size << 20, runs, &parameters);
             case.base = engine == "cp";
@@ -142,7 +142,7 @@ fn async_tree(noise: &mut Noise) -> Section {
                     let (size, number) = ((megabytes << 20).to_string(), files.to_string());
                     let parameters = [("size", &*size), ("files", &*number), ("engine", engine), ("variant", variant)];
                     let name = if variant == "plain" { engine.to_owned() } else { format!("{engine}, {variant}") };
-                    let runs = noise.runs(3, base * gain * helped, 0.01, base * 0.3, 400);
+                    let runs = noise.runs(6, base * gain * helped, 0.01, base * 0.3, 400);
                     let mut case = case(&group, &name, megabytes << 20, runs, &parameters);
                     case.base = name == "cp";
                     section.cases.push(case);
@@ -160,7 +160,7 @@ fn sparse_image(noise: &mut Noise) -> Section {
     {
         let read = if smart == "yes" { "smart" } else { "full" };
         let output = if sparse == "yes" { "sparse" } else { "plain" };
-        let mut runs = noise.runs(3, seconds, 0.4, 4.0, 900);
+        let mut runs = noise.runs(6, seconds, 0.4, 4.0, 900);
         let skipped = if smart == "yes" { 2_391_018_496.0 } else { 0.0 };
         let unwritten = if sparse == "yes" { 4_396_757_358.0 } else { 0.0 };
         for run in &mut runs {
@@ -200,7 +200,7 @@ fn sparse_image(noise: &mut Noise) -> Section {
         }
     }
     section.cases.push(by_queues);
-    let cp = case("image of 8 GiB", "cp", whole, noise.runs(3, 16.4, 0.1, 5.0, 400), &[]);
+    let cp = case("image of 8 GiB", "cp", whole, noise.runs(6, 16.4, 0.1, 5.0, 400), &[]);
     section.cases.push(cp);
     let mut spans = Vec::new();
     for number in 0..60u64 {
@@ -229,7 +229,7 @@ pub const LONG: &str = "/usr/local/bin/a-copier-with-a-very-long-name --with --m
 fn compare(noise: &mut Noise) -> Section {
     let mut section = begun("compare");
     let mut add = |name: &str, seconds: f64, outcome: Outcome| {
-        let runs = noise.runs(5, seconds, 0.1, seconds * 0.5, 700);
+        let runs = noise.runs(7, seconds, 0.1, seconds * 0.5, 700);
         let mut case = case("photographs", name, 3_000_000_000, runs, &[]);
         case.base = name == "haul";
         case.outcome = outcome;

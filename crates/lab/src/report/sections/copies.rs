@@ -350,7 +350,14 @@ pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
     let best = best(cases, RETURNED);
     let names: Vec<String> = best.iter().map(|case| case.competitor.clone()).collect();
     let time = words::seconds(best.first().and_then(|case| median(case, RETURNED))?);
+    let few = best.first().is_some_and(|case| case.runs.len() < stats::FEWEST) && ranked(cases).count() > 1;
     Some(match &names[..] {
+        [only] if few => {
+            format!(
+                "{name}: {only} had the shortest median, {time}; {} are needed to rank it.",
+                count(stats::FEWEST, "run")
+            )
+        }
         [only] => format!("{name}: {only} was the quickest, in {time}."),
         names => {
             let names = words::list(names);
@@ -397,14 +404,16 @@ mod tests {
     #[test]
     fn what_does_not_differ_from_the_quickest_is_as_good_and_nobody_behind_one_that_does() {
         let section = with(&[
-            ("third, and noisy", &[0.9, 1.6, 1.7]),
-            ("quick", &[1.0, 1.01, 1.02]),
-            ("as quick", &[1.0, 1.02, 1.03]),
-            ("slower", &[1.5, 1.51, 1.52]),
+            ("third, and noisy", &[0.9, 1.6, 1.7, 1.6, 1.7, 1.6]),
+            ("quick", &[1.0, 1.01, 1.02, 1.0, 1.01, 1.02]),
+            ("as quick", &[1.0, 1.02, 1.03, 1.02, 1.03, 1.0]),
+            ("slower", &[1.5, 1.51, 1.52, 1.5, 1.51, 1.52]),
         ]);
         assert_eq!(names(&best(&section.groups()[0].1, RETURNED)), ["quick", "as quick"]);
         let single = with(&[("a", &[1.0]), ("b", &[1.01])]);
         assert_eq!(names(&best(&single.groups()[0].1, RETURNED)), ["a"]);
+        let said = quickest("g", &single.groups()[0].1).unwrap();
+        assert_eq!(said, "g: a had the shortest median, 1 s; 6 runs are needed to rank it.");
     }
 
     #[test]

@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn the_published_direction_is_judged_by_intervals() {
-        let same = measured(&[1.0, 1.01, 0.99], &[1.02, 1.01, 1.0]);
+        let same = measured(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[1.02, 1.01, 1.0, 1.02, 1.01, 1.0]);
         assert_eq!(verdicts(&same), [Some(true), Some(true), None]);
-        let half = measured(&[1.0, 1.01, 0.99], &[0.4, 0.41, 0.42]);
+        let half = measured(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[0.4, 0.41, 0.42, 0.4, 0.41, 0.42]);
         assert_eq!(verdicts(&half), [Some(false), Some(false), Some(true)]);
-        let unknown = measured(&[1.0, 1.01, 0.99], &[0.4]);
+        let unknown = measured(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[0.4]);
         assert_eq!(verdicts(&unknown), [None, None, None]);
         assert_eq!(verdicts(&measured(&[1.0], &[])), [None, None, None]);
     }
@@ -135,10 +135,10 @@ mod tests {
         let open = |read_write: &[f64], range: &[f64]| {
             measured(read_write, range).published.unwrap().claims.iter().filter(|claim| claim.is_undecided()).count()
         };
-        assert_eq!(open(&[1.0, 1.01, 0.99], &[0.4, 0.41, 0.42]), 0);
-        assert_eq!(open(&[1.0, 1.01, 0.99], &[1.02, 1.01, 1.0]), 1);
-        assert_eq!(open(&[1.0, 1.01, 0.99], &[0.4]), 3, "one run has no interval");
-        assert_eq!(open(&[1.0, 1.01, 0.99], &[]), 0);
+        assert_eq!(open(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[0.4, 0.41, 0.42, 0.4, 0.41, 0.42]), 0);
+        assert_eq!(open(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[1.02, 1.01, 1.0, 1.02, 1.01, 1.0]), 1);
+        assert_eq!(open(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[0.4]), 3, "one run has no interval");
+        assert_eq!(open(&[1.0, 1.01, 0.99, 1.0, 1.01, 0.99], &[]), 0);
     }
 
     #[test]
