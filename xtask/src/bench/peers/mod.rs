@@ -177,17 +177,17 @@ fn overview(tables: &[Table]) -> String {
         let cells: Vec<&Table> = tables.iter().filter(|table| table.group == name).collect();
         text += &format!("{}\n", table::group(name, &cells));
     }
-    text + &table::summary(tables)
+    text + &table::summary(tables) + &table::elsewhere(tables)
 }
 
 /// Puts the new results into a file, in which older ones of other workloads stay.
 fn save(file: &Path, about: &[String], tables: &[Table]) -> Result {
     let older = match fs::read_to_string(file) {
-        Ok(text) => record::read(&text)?.1,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Ok(text) => record::read(&text)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Default::default(),
         Err(error) => return Err(format!("{}: {error}", file.display())),
     };
-    let text = record::write(about, &record::merge(older, tables));
+    let text = record::write(about, &record::merge(older, about, tables));
     fs::write(file, text).map_err(shell::at(file))
 }
 

@@ -68,6 +68,9 @@ pub struct Table {
     pub group: String,
     pub title: String,
     pub place: String,
+    /// Machine, build and programs, where they are others than those that the file names for all tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<String>,
     #[serde(default)]
     pub target: Target,
     #[serde(rename = "programs")]
@@ -147,9 +150,18 @@ struct Saved {
     workloads: Vec<Table>,
 }
 
-/// Puts new tables in the place of older ones of the same name.
-pub fn merge(older: Vec<Table>, newer: &[Table]) -> Vec<Table> {
+/// Puts new tables, which `about` describes, in the place of older ones of the same name. Those that were measured elsewhere, or with
+/// other programs, keep their own description.
+pub fn merge((described, older): (Vec<String>, Vec<Table>), about: &[String], newer: &[Table]) -> Vec<Table> {
     let mut merged: Vec<Table> = older;
+    for table in &mut merged {
+        if table.about.is_empty() {
+            table.about.clone_from(&described);
+        }
+        if table.about == about {
+            table.about.clear();
+        }
+    }
     for table in newer {
         match merged.iter_mut().find(|old| old.name == table.name) {
             Some(old) => *old = table.clone(),
@@ -194,7 +206,7 @@ pub mod tests {
 
     pub fn table(name: &str, target: Target, rows: Vec<Row>) -> Table {
         let (group, title, place) = (String::new(), format!("title of {name}"), "ext4".into());
-        Table { name: name.into(), group, title, place, target, rows }
+        Table { name: name.into(), group, title, place, about: Vec::new(), target, rows }
     }
 
     #[test]
@@ -214,8 +226,21 @@ pub mod tests {
         let old =
             vec![table("a", Target::default(), vec![row("cp", &[(1.0, 1.0)])]), table("b", Target::default(), vec![])];
         let new = [table("a", Target::default(), vec![row("cp", &[(2.0, 2.0)])])];
-        let merged = merge(old, &new);
+        let merged = merge((Vec::new(), old), &[], &new);
         assert_eq!(merged.len(), 2);
         assert_eq!(merged[0].rows[0].samples[0].returned.to_bits(), 2.0_f64.to_bits());
+    }
+
+    #[test]
+    fn older_results_keep_the_description_of_their_machine() {
+        let of = |name: &str| table(name, Target::default(), vec![]);
+        let words = |text: &str| vec![text.to_owned()];
+        let merged = merge((words("one"), vec![of("a"), of("b")]), &words("two"), &[of("b"), of("c")]);
+        let about: Vec<&[String]> = merged.iter().map(|table| &table.about[..]).collect();
+        assert_eq!(about, [&words("one")[..], &[], &[]]);
+        // And get it back where all is from there again.
+        let again = merge((words("two"), merged), &words("one"), &[of("b"), of("c")]);
+        assert!(again.iter().all(|table| table.about.is_empty()), "{again:?}");
+        assert!(!write(&words("one"), &again).contains("\"about\": []"));
     }
 }

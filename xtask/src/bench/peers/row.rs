@@ -52,7 +52,8 @@ pub fn measure(workload: &Workload, programs: &[Program], options: &Options, wor
     let place = scene.title.clone();
     scene.remove()?;
     let (group, title) = (workload.group.to_owned(), workload.title.clone());
-    Ok(Table { name: workload.name.clone(), group, title, place, target: workload.target, rows })
+    let (name, about) = (workload.name.clone(), Vec::new());
+    Ok(Table { name, group, title, place, about, target: workload.target, rows })
 }
 
 /// The row of a program that was not run yet.

@@ -10,6 +10,9 @@ use super::record::{Row, Table};
 /// One workload: a line for each program.
 pub fn workload(table: &Table) -> String {
     let mut text = format!("### {}: {}\n\n{}\n\n", table.name, table.title, table.place);
+    if !table.about.is_empty() {
+        text += &format!("Measured elsewhere, or with other programs: {}\n\n", table.about.join(" "));
+    }
     text += "| program | n | returned s | durable s | CPU s (user + system) | whole machine CPU s | peak MiB (without \
              mapped files) | cp / x returned | durable | verified |\n";
     text += "|---|---|---|---|---|---|---|---|---|---|\n";
@@ -151,6 +154,16 @@ pub fn summary(tables: &[Table]) -> String {
     text
 }
 
+/// Which rows of a summary are from other machines or programs.
+pub fn elsewhere(tables: &[Table]) -> String {
+    let names: Vec<&str> =
+        tables.iter().filter(|table| !table.about.is_empty()).map(|table| table.name.as_str()).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("\n**Not comparable with the others**, measured elsewhere or with other programs: {}.\n", names.join(", "))
+}
+
 /// Names of groups, in the order in which they come.
 pub fn groups(tables: &[Table]) -> Vec<&str> {
     let mut names: Vec<&str> =
@@ -252,6 +265,16 @@ mod tests {
         assert!(text.contains("| xcp (1.2) | 1 | | | | | | | | **WRONG**: 1 of 2 entries: a\\|b differs |"), "{text}");
         assert!(text.contains("contents; does not keep xattr (7)"), "{text}");
         assert!(summary(&[all]).contains("| 1.00 | 1.00 | cp | 1.00 |"));
+    }
+
+    #[test]
+    fn results_of_another_machine_say_so_in_their_table_and_below_the_summary() {
+        let here = table("file", Target::default(), vec![]);
+        let there = Table { about: vec!["an old machine.".into()], name: "tree".into(), ..here.clone() };
+        assert!(workload(&there).contains("elsewhere, or with other programs: an old machine."));
+        assert!(!workload(&here).contains("elsewhere"));
+        assert!(elsewhere(&[here.clone(), there]).contains("other programs: tree."));
+        assert_eq!(elsewhere(&[here]), "");
     }
 
     #[test]
