@@ -62,7 +62,8 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
     let smartcp = scratch.join("smartcp");
     let haul = haul.canonicalize().map_err(shell::at(haul))?;
     symlink(&haul, &smartcp).map_err(shell::at(&smartcp))?;
-    println!("{}.\n", machine::describe(&haul)?);
+    let machine = machine::describe(&haul)?;
+    println!("{machine}.\n");
     if options.dirty {
         return dirty::run(&smartcp, scratch);
     }
@@ -75,7 +76,8 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
     }
     println!();
     let image = image(options, scratch)?;
-    let mut results = Results::load(options.json.as_deref(), &image)?;
+    let versions = programs.iter().map(|program| (program.key.to_owned(), program.version.clone())).collect();
+    let mut results = Results::load(options.json.as_deref(), &image, (&machine, &versions))?;
     for round in 0..options.runs {
         for cold in [true, false].into_iter().filter(|cold| wants(&options.only, if *cold { "cold" } else { "warm" })) {
             for which in turns::order(results.rounds + round, programs.len()) {
@@ -90,7 +92,7 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
         }
     }
     results.rounds += options.runs;
-    results.scan = results.scan.max(scan(&smartcp, scratch)?);
+    results.scan = scan(&smartcp, scratch)?;
     results.save(options.json.as_deref())?;
     println!("{}", table::markdown(&results, &programs));
     table::failed(&results)

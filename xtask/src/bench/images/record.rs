@@ -1,5 +1,6 @@
 //! Results, and the file that keeps them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,10 @@ pub struct Run {
 pub struct Results {
     #[serde(flatten)]
     pub image: Image,
+    /// Machine and build.
+    pub machine: String,
+    /// What each program said of itself.
+    pub versions: BTreeMap<String, String>,
     /// Finished rounds.
     pub rounds: usize,
     /// Bytes a second of the zero scan.
@@ -70,20 +75,35 @@ pub struct Results {
 }
 
 impl Results {
-    /// What a file has, or nothing.
+    /// What a file has, or nothing. Runs are added to those that it has, so they must be of the same image, machine and programs.
     ///
     /// # Errors
-    /// When it cannot be read, or is of another image.
-    pub fn load(file: Option<&Path>, image: &Image) -> Result<Results> {
+    /// When it cannot be read, or is of others.
+    pub fn load(
+        file: Option<&Path>,
+        image: &Image,
+        (machine, versions): (&str, &BTreeMap<String, String>),
+    ) -> Result<Results> {
         let Some(file) = file.filter(|file| file.exists()) else {
-            return Ok(Results { image: image.clone(), ..Results::default() });
+            let (image, machine, versions) = (image.clone(), machine.to_owned(), versions.clone());
+            return Ok(Results { image, machine, versions, ..Results::default() });
         };
         let text = fs::read_to_string(file).map_err(shell::at(file))?;
         let saved: Results = serde_json::from_str(&text).map_err(shell::at(file))?;
         if (saved.image.size, saved.image.free) != (image.size, image.free) {
             return Err(format!("{} is of another image", file.display()));
         }
-        Ok(Results { image: image.clone(), ..saved })
+        if saved.machine != machine {
+            let then = if saved.machine.is_empty() { "an unknown machine" } else { &saved.machine };
+            return Err(format!("{} is of {then}, and this is {machine}; name another file", file.display()));
+        }
+        for (program, now) in versions {
+            if let Some(then) = saved.versions.get(program).filter(|then| *then != now) {
+                return Err(format!("{} has {program} as {then:?}, and this is {now:?}", file.display()));
+            }
+        }
+        let versions = saved.versions.into_iter().chain(versions.clone()).collect();
+        Ok(Results { image: image.clone(), versions, ..saved })
     }
 
     pub fn save(&self, file: Option<&Path>) -> Result {
@@ -111,14 +131,20 @@ mod tests {
         let dir = haul_testbed::temp_dir();
         let file = dir.path().join("results.json");
         let image = Image { path: "image".into(), size: 8, allocated: 8, free: 2, live: 4, zeros: 1 };
-        let mut results = Results::load(Some(&file), &image).unwrap();
+        let versions = |cp: &str| BTreeMap::from([("cp".to_owned(), cp.to_owned())]);
+        let load = |image: &Image, machine: &str, cp: &str| Results::load(Some(&file), image, (machine, &versions(cp)));
+        let mut results = load(&image, "here", "9.1").unwrap();
         let sample = Sample { read: 7, returned: 0.5, failed: Some("short".to_owned()), ..Sample::default() };
         results.add("cp", true, sample.clone());
         (results.rounds, results.scan) = (3, 1.5);
         results.save(Some(&file)).unwrap();
-        let loaded = Results::load(Some(&file), &image).unwrap();
+        let loaded = load(&image, "here", "9.1").unwrap();
         assert_eq!((loaded.rounds, loaded.samples("cp", true)), (3, vec![&sample]));
         assert_eq!(loaded.image, image);
-        assert!(Results::load(Some(&file), &Image { free: 3, ..image }).is_err());
+        assert!(load(&image, "there", "9.1").unwrap_err().contains("is of here, and this is there"));
+        assert!(load(&image, "here", "9.2").unwrap_err().contains("has cp as \"9.1\""));
+        assert!(load(&Image { free: 3, ..image.clone() }, "here", "9.1").is_err());
+        fs::write(&file, "{\"size\": 8, \"free\": 2}").unwrap();
+        assert!(load(&image, "here", "9.1").unwrap_err().contains("an unknown machine"));
     }
 }

@@ -158,7 +158,7 @@ mod tests {
 
     fn results() -> Results {
         let image = Image { path: "/image".into(), size: 100, allocated: 100, free: 30, live: 48, zeros: 20 };
-        let mut results = Results { image, runs: Vec::new(), rounds: 1, scan: 2e10 };
+        let mut results = Results { image, rounds: 1, scan: 2e10, ..Results::default() };
         results.add("smart", true, sample(70, 1.0, None));
         results.add("full", true, sample(100, 2.0, None));
         results.add("cp", true, sample(100, 1.5, None));
