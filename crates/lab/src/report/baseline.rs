@@ -55,12 +55,16 @@ pub fn view(old: &Results, new: &Results) -> Option<View> {
         are(number(LEVEL))
     ));
     if number(UNKNOWN) > 0 {
-        view.summary.push(format!("{} cannot be compared: too few runs, or no times.", count(number(UNKNOWN), "case")));
+        view.summary.push(format!(
+            "{} cannot be compared: too few runs, no times, or another case.",
+            count(number(UNKNOWN), "case")
+        ));
     }
     let mut differences = join::differences(old, new);
     if old.program != new.program {
         differences.push(format!("haul-lab {} and not {}", new.program, old.program));
     }
+    differences.extend(settings(old, new));
     if !differences.is_empty() {
         view.warnings.push(format!("Not only the copiers may differ: {}.", differences.join("; ")));
     }
@@ -75,10 +79,39 @@ fn are(number: usize) -> String {
     }
 }
 
-/// The section of the same name, on the same place if there are several.
+/// The section of the same name on the same place. That of another place is about another disk.
 fn counterpart<'r>(results: &'r Results, section: &Section) -> Option<&'r Section> {
-    let same = || results.sections.iter().filter(|known| known.name == section.name);
-    same().find(|known| known.place == section.place).or_else(|| same().next())
+    results.sections.iter().find(|known| known.name == section.name && known.place == section.place)
+}
+
+/// What sections that are compared were run with, as far as both say it and it is not the same.
+fn settings(old: &Results, new: &Results) -> Vec<String> {
+    let pairs = new.sections.iter().filter_map(|section| Some((counterpart(old, section)?, section)));
+    let differ = |(old, new): (&Section, &Section)| {
+        let both = new
+            .settings
+            .iter()
+            .filter_map(|(name, now)| Some((name.clone(), old.settings.get(name)?.clone(), now.clone())));
+        let title = new.name.clone();
+        let changed = both.filter(|(_, then, now)| then != now);
+        changed.map(move |(name, then, now)| format!("{name} of {title} {now} and not {then}")).collect::<Vec<_>>()
+    };
+    pairs.flat_map(differ).collect()
+}
+
+/// Why the times of two cases of one name say nothing of each other, if that is so.
+fn another_case(old: &Case, new: &Case) -> Option<String> {
+    if old.bytes != new.bytes {
+        return Some(format!("{} and not {}", words::exactly(new.bytes), words::exactly(old.bytes)));
+    }
+    if old.cache != new.cache {
+        return Some(format!("{} and not {}", text::cache(new.cache), text::cache(old.cache)));
+    }
+    let changed = |(name, now): (&String, &String)| {
+        let then = old.parameters.get(name).filter(|then| *then != now)?;
+        Some(format!("{name} {now} and not {then}"))
+    };
+    new.parameters.iter().find_map(changed)
 }
 
 fn find<'s>(section: &'s Section, case: &Case) -> Option<&'s Case> {
@@ -101,9 +134,12 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
         None => Cell::text(how(case)).marked(Mark::Bad),
     };
     let both = old.is_ranked() && new.is_ranked();
-    let ratio = if both { stats::unpaired(&times(new), &times(old)) } else { None };
+    let another = another_case(old, new);
+    let ratio = if both && another.is_none() { stats::unpaired(&times(new), &times(old)) } else { None };
     let names = [Cell::text(&new.group), Cell::text(&new.competitor)];
-    names.into_iter().chain([time(old), time(new)]).chain(judged(ratio, tally)).collect()
+    let [ratio, verdict] = judged(ratio, tally);
+    let verdict = another.map_or(verdict, |why| Cell::text(format!("another case: {why}")).marked(Mark::Faint));
+    names.into_iter().chain([time(old), time(new), ratio, verdict]).collect()
 }
 
 /// The ratio of two times, and what it says.
@@ -303,6 +339,46 @@ mod tests {
             grid.unit = "s".to_owned();
         }
         assert!(verdicts_of_details(&seconds, &seconds).iter().all(|(name, _)| !name.starts_with("grid")));
+    }
+
+    #[test]
+    fn cases_of_another_size_or_cache_are_not_compared() {
+        let verdict = |change: fn(&mut Case)| {
+            let (old, mut new) = (with(&[("a", 2.0)]), with(&[("a", 1.0)]));
+            change(&mut new.sections[0].cases[0]);
+            let row = view(&old, &new).unwrap().tables[0].rows[0].clone();
+            (row[4].text.clone(), row[5].text.clone())
+        };
+        let other = |why: &str| ("-".to_owned(), format!("another case: {why}"));
+        assert_eq!(verdict(|_| {}).1, "faster");
+        assert_eq!(verdict(|case| case.bytes = 2048), other("2 KiB and not 1000 B"));
+        assert_eq!(verdict(|case| case.cache = crate::results::Cache::Dropped), other("cold (dropped) and not warm"));
+    }
+
+    #[test]
+    fn sections_of_another_place_are_not_compared() {
+        let (old, mut new) = (with(&[("a", 2.0)]), with(&[("a", 1.0)]));
+        new.sections[0].place = "second directory".to_owned();
+        assert!(view(&old, &new).is_none());
+        let both = results(vec![old.sections[0].clone(), new.sections[0].clone()]);
+        let said = view(&old, &both).unwrap().not_measured;
+        assert!(said[0].ends_with("is not in the baseline."), "{said:?}");
+    }
+
+    #[test]
+    fn other_settings_programs_and_mount_options_are_reported() {
+        let (mut old, mut new) = (with(&[("a", 2.0)]), with(&[("a", 1.0)]));
+        for (results, source, cp, options) in [(&mut old, "/a", "cp 9.1", "rw"), (&mut new, "/b", "cp 9.5", "rw,sync")]
+        {
+            results.sections[0].settings.insert("source".to_owned(), source.to_owned());
+            results.environment.competitors.insert("cp".to_owned(), cp.to_owned());
+            for place in results.environment.places.values_mut() {
+                place.mount_options = options.to_owned();
+            }
+        }
+        let words = "Not only the copiers may differ: mount options of target rw,sync and not rw; cp 9.5 and not cp 9.1; \
+                     source of compare /b and not /a.";
+        assert_eq!(view(&old, &new).unwrap().warnings, [words]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Several results as one.
 
+use std::collections::BTreeSet;
+
 use haul_measure::words;
 
 use crate::results::Results;
@@ -53,8 +55,19 @@ pub fn differences(a: &Results, b: &Results) -> Vec<String> {
             place.device.as_ref().map_or_else(|| "none".to_owned(), |device| device.name.clone())
         };
         compare(&format!("device of {name}"), device(place), device(theirs));
+        compare(&format!("mount options of {name}"), place.mount_options.clone(), theirs.mount_options.clone());
     }
+    found.extend(programs(a, b));
     found
+}
+
+/// What competitors said of themselves, each change once: several of one program may compete.
+fn programs(a: &Results, b: &Results) -> BTreeSet<String> {
+    let (one, other) = (&a.environment.competitors, &b.environment.competitors);
+    let both = other.iter().filter_map(|(name, now)| Some((one.get(name)?, now)));
+    // The results say of which haul-lab they are.
+    let changed = both.filter(|(then, now)| then != now && !now.starts_with("haul-lab "));
+    changed.map(|(then, now)| format!("{now} and not {then}")).collect()
 }
 
 fn add(all: &mut Results, results: Results, name: &str, notes: &mut Vec<String>) {

@@ -6,7 +6,7 @@ use haul_measure::stats::{Ratio, Spread};
 use haul_measure::words::short;
 
 pub use crate::map::strip::printable as shown;
-use crate::results::Warning;
+use crate::results::{Cache, Warning};
 
 /// What a copy is called that is not like its source, wherever it is shown.
 pub const WRONG: &str = "WRONG COPY";
@@ -131,6 +131,16 @@ pub fn doubt(warning: Warning) -> (&'static str, &'static str) {
         Warning::CacheUnknown => ("cache unknown", "nobody knows whether the source was in memory"),
         Warning::NotVerified => ("copy not compared", "nobody has looked whether the copies are right"),
         Warning::OtherLoad => ("other load", "other programs or virtual machines used more than 5 % of a run's time"),
+    }
+}
+
+/// The state of the source when the clock started.
+pub fn cache(state: Cache) -> &'static str {
+    match state {
+        Cache::Warm => "warm",
+        Cache::Dropped => "cold (dropped)",
+        Cache::Evicted => "cold (evicted)",
+        Cache::Unknown => "cache unknown",
     }
 }
 
