@@ -428,6 +428,21 @@ fn results_of_another_command_or_version_are_not_written_over() {
     assert_eq!(fs::read_to_string(&path).unwrap(), newer);
 }
 
+#[test]
+fn a_report_of_somebody_else_is_not_written_over() {
+    for name in ["report.html", "report.md", "report.csv"] {
+        let scene = Scene::new();
+        fs::create_dir(scene.at("out")).unwrap();
+        fs::write(scene.at("out").join(name), "mine").unwrap();
+        let output = scene.run(&["in-kernel", "--sizes=1M", "--output=out", "place"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("without results of haul-lab"), "{}", said(&output));
+        assert_eq!(fs::read_to_string(scene.at("out").join(name)).unwrap(), "mine");
+        scene.assert_nothing_left();
+        assert_eq!(fs::read_dir(scene.at("out")).unwrap().count(), 1);
+    }
+}
+
 /// Starts a comparison whose second competitor never ends, and waits until the first is measured.
 fn in_the_middle(command: &mut Command, scene: &Scene) -> Child {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();

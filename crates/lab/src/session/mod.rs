@@ -12,5 +12,5 @@ mod timed;
 pub use competitor::{Competitor, How, PLACE_OF_DEST, PLACE_OF_SOURCE};
 pub use contest::{check_time, compete_all};
 pub use group::Group;
-pub use state::{DIRECTORY, Halt, SECOND, Session, Settings};
+pub use state::{DIRECTORY, Halt, REPORTS, SECOND, Session, Settings};
 pub use timed::time_copy;

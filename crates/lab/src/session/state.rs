@@ -19,6 +19,9 @@ use crate::results::{Detail, Place, Results, Section};
 /// The name of the results in the folder that they go to.
 pub const RESULTS: &str = "results.json";
 
+/// The names of what is made of them in that folder.
+pub const REPORTS: [&str; 3] = ["report.html", "report.md", "report.csv"];
+
 /// Why a session ends before its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Halt {
@@ -294,7 +297,10 @@ fn methods() -> Vec<String> {
 fn earlier(output: &Path, fresh: &Results, here: &[(&str, Place)]) -> Result<Option<Results>, String> {
     let path = output.join(RESULTS);
     if !path.exists() {
-        return Ok(None);
+        let other = REPORTS.iter().map(|name| output.join(name)).find(|path| path.symlink_metadata().is_ok());
+        return other.map_or(Ok(None), |path| {
+            Err(format!("{} is there without results of haul-lab; name another folder with --output", quoted(&path)))
+        });
     }
     let mut results = Results::load(&path)?;
     let (then, now) = (&results.environment, &fresh.environment);

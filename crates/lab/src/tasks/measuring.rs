@@ -1,9 +1,9 @@
 //! The commands that measure.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
-use std::{fs, io};
 
 use haul_io::profile::SizeClass;
 use haul_measure::cache::Temperature;
@@ -16,8 +16,8 @@ use super::answer::{Answer, Complaint, usage};
 use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
 use crate::map::terminal::Screen;
 use crate::report;
-use crate::results::{Outcome, Results};
-use crate::session::{Halt, How, Session, Settings};
+use crate::results::{Outcome, Results, replace};
+use crate::session::{Halt, How, REPORTS, Session, Settings};
 use crate::signals;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,13 +182,10 @@ fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
 /// Writes the report into the folder of the results, and gives what is printed of it.
 fn write_report(results: &Results, output: &Path) -> Result<String, String> {
     let page = report::page(results);
-    for (name, text) in [
-        ("report.html", report::html::page(&page)),
-        ("report.md", report::markdown::page(&page)),
-        ("report.csv", report::csv::page(&page.views, results)),
-    ] {
+    let texts = [report::html::page(&page), report::markdown::page(&page), report::csv::page(&page.views, results)];
+    for (name, text) in REPORTS.into_iter().zip(texts) {
         let path = output.join(name);
-        fs::write(&path, text).map_err(haul_measure::words::cannot("write", &path))?;
+        replace(&path, text.as_bytes()).map_err(haul_measure::words::cannot("write", &path))?;
     }
     let text = report::terminal::page(&page, Screen::here().columns);
     Ok(format!("{text}\nThe report is {}\n", output.join("report.html").display()))
@@ -383,6 +380,8 @@ fn variant(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn parsed(name: &str, words: &[&str]) -> Result<Measuring, String> {
