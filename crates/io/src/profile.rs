@@ -15,7 +15,7 @@ mod tests;
 
 pub use read::parse;
 pub use types::{
-    Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_WORKERS, Measured, Place, PlaceEntry, Preference, Profile, Setting,
-    SizeClass, Source, StripeCount, Stripes, Striping, VERSION, may_be_preferred,
+    Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_WORKERS, Measured, Place, PlaceEntry, Preference, Profile, Searched,
+    Setting, SizeClass, Source, StripeCount, Stripes, Striping, VERSION, may_be_preferred,
 };
 pub use write::to_text;

@@ -160,7 +160,7 @@ fn what_was_measured_hides_no_stripes() {
     assert_eq!(both.smallest_striped(), Some(1 << 20));
     let mut own = Profile { places: vec![with(3)] };
     for found in [measured(), of("uuid:1", Vec::new())] {
-        own.replace(found);
+        own.replace(found, &[(SizeClass::Tiny, None)]);
         assert_eq!(striping(&own), Some(with(3).striping));
     }
     assert_eq!(striping(&Profile { places: vec![measured()] }), None);
@@ -204,10 +204,35 @@ fn the_first_profile_counts_and_new_results_take_the_place_of_old_ones() {
     assert_eq!(engine(&both), Some(EngineName::Splice));
     assert!(both.of(&place("uuid:2")).is_some());
     let mut profile = both;
-    profile.replace(with(EngineName::ReadWrite));
+    profile.replace(with(EngineName::ReadWrite), &[(SizeClass::Tiny, None)]);
     assert_eq!((engine(&profile), profile.places.len()), (Some(EngineName::ReadWrite), 2));
-    profile.replace(of("uuid:1", Vec::new()));
+    profile.replace(of("uuid:1", Vec::new()), &[]);
+    assert_eq!(engine(&profile), Some(EngineName::ReadWrite), "nothing was searched for");
+    profile.replace(of("uuid:1", Vec::new()), &[(SizeClass::Tiny, None)]);
     assert_eq!(engine(&profile), None, "nothing won this time");
+}
+
+#[test]
+fn what_was_not_searched_for_again_stays() {
+    let (large, cold) = (SizeClass::Large, Some(Source::Cold));
+    let small = entry(SizeClass::Small, None, EngineName::Splice);
+    let sources = |searched: &[Searched], old: Option<Source>, new: &[Entry]| {
+        let old = of("uuid:1", vec![small.clone(), entry(large, old, EngineName::Mapped)]);
+        let mut profile = Profile { places: vec![old] };
+        profile.replace(of("uuid:1", new.to_vec()), searched);
+        let entries = &profile.places[0].entries;
+        assert_eq!(entries[0], small, "{searched:?}");
+        entries[1..].iter().map(|entry| (entry.source, entry.setting.engine.unwrap())).collect::<Vec<_>>()
+    };
+    let (cached, mapped) = (Some(Source::Cached), EngineName::Mapped);
+    assert_eq!(sources(&[], cold, &[]), [(cold, mapped)]);
+    assert_eq!(sources(&[(large, cached)], cold, &[]), [(cold, mapped)]);
+    assert_eq!(sources(&[(large, cold)], cold, &[]), []);
+    assert_eq!(sources(&[(large, None)], cold, &[]), [], "all sources");
+    assert_eq!(sources(&[(large, cold)], None, &[]), [(cached, mapped)], "half of what it was about");
+    assert_eq!(sources(&[(large, cold), (large, cached)], None, &[]), []);
+    let found = entry(large, cold, EngineName::ReadWrite);
+    assert_eq!(sources(&[(large, cold)], None, &[found]), [(cold, EngineName::ReadWrite), (cached, mapped)]);
 }
 
 fn some_entry() -> impl Strategy<Value = Entry> {

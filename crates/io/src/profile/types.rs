@@ -276,11 +276,15 @@ impl Profile {
         self
     }
 
-    /// Puts what was found of a storage in the place of what was known of it. How files are striped there is nothing that was
-    /// found, and stays.
-    pub fn replace(&mut self, mut entry: PlaceEntry) {
+    /// Puts what was found of a storage in the place of what was known of the files that were searched for: by class and source, where
+    /// no source stands for all. What is known of others stays, and how files are striped there.
+    pub fn replace(&mut self, mut entry: PlaceEntry, searched: &[Searched]) {
         if let Some(old) = self.places.iter().position(|old| old.place == entry.place) {
-            entry.striping = self.places.remove(old).striping;
+            let old = self.places.remove(old);
+            entry.striping = old.striping;
+            // What is new comes first, and so counts first.
+            entry.entries.extend(old.entries.into_iter().filter_map(|entry| entry.without(searched)));
+            entry.entries.sort_by_key(|entry| entry.class);
         }
         self.places.retain(|old| old.place != entry.place);
         if !entry.entries.is_empty() || entry.striping != Striping::default() {
@@ -292,6 +296,26 @@ impl Profile {
     pub fn most_jobs(&self) -> usize {
         let entries = self.places.iter().flat_map(|place| &place.entries);
         entries.filter_map(|entry| entry.jobs).max().unwrap_or(0)
+    }
+}
+
+/// Files that were searched for: their class, and whether they were in the page cache, or all of that class.
+pub type Searched = (SizeClass, Option<Source>);
+
+impl Entry {
+    /// What it still says where these files were searched for anew.
+    fn without(self, searched: &[Searched]) -> Option<Entry> {
+        let is_searched = |source: Source| {
+            searched.iter().any(|(class, of)| *class == self.class && of.is_none_or(|only| only == source))
+        };
+        let left = [Source::Cached, Source::Cold].map(|source| {
+            Some(source).filter(|source| self.source.is_none_or(|only| only == *source) && !is_searched(*source))
+        });
+        match left {
+            [None, None] => None,
+            [Some(_), Some(_)] => Some(self),
+            [one, other] => Some(Entry { source: one.or(other), ..self }),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use haul_io::probe;
-use haul_io::profile::{Entry, Measured, Place, PlaceEntry, SizeClass};
+use haul_io::profile::{Entry, Measured, Place, PlaceEntry, Searched, SizeClass};
 use haul_measure::words::{self, quoted};
 
 use crate::report::text;
@@ -89,13 +89,16 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     // A search that was interrupted begins anew: half of its rounds say nothing.
     (section.cases, section.details, section.skipped) = (Vec::new(), Vec::new(), Vec::new());
     let units = Unit::all(&request.classes, tuning::can_be_cold(session)?);
-    let mut entries = Vec::new();
+    let (mut entries, mut searched) = (Vec::new(), Vec::new());
     let mut rows = Vec::new();
     for (number, unit) in units.iter().enumerate() {
         let left = u32::try_from(units.len() - number).unwrap_or(1);
         let share = session.time_left().unwrap_or_default() / left;
         let fate = tuning::tune(session, unit, &place, request.space, share)?;
         rows.push((unit.words(), fate.chosen(), fate.why()));
+        if !matches!(fate, Fate::Skipped(_)) {
+            searched.push((unit.class, unit.source()));
+        }
         match fate {
             Fate::Skipped(why) => session.skip(NAME, format!("{}: {why}", unit.words()))?,
             Fate::Won { candidate, gain, pairs, .. } => {
@@ -111,7 +114,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
             Fate::Nothing { .. } => {}
         }
     }
-    let verdict = conclude(session, path, place, entries)?;
+    let verdict = conclude(session, path, (place, entries), &searched)?;
     session.add_details(NAME, vec![Detail::new("chosen", Body::Facts { rows }), verdict])?;
     Ok(session.section_done(NAME)?)
 }
@@ -123,7 +126,12 @@ fn place_of(session: &Session) -> Result<Place, String> {
 }
 
 /// Writes the profile, or says why not.
-fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec<Entry>) -> Result<Detail, String> {
+fn conclude(
+    session: &Session,
+    path: Option<PathBuf>,
+    (place, entries): (Place, Vec<Entry>),
+    searched: &[Searched],
+) -> Result<Detail, String> {
     let won = entries.len();
     let what = match won {
         0 => "Nothing beat haul's own choice by more than the noise; haul keeps it.".to_owned(),
@@ -136,13 +144,12 @@ fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec
             let places = &session.results.environment.places;
             let directory = places.get(crate::session::DIRECTORY).map(|place| place.directory.clone());
             let directory = directory.unwrap_or_default();
-            let known = store::load(&path)?.of(&place).is_some();
-            if won > 0 || known {
-                store::add(&path, PlaceEntry { directory, place, entries, ..PlaceEntry::default() })?;
-            }
-            match (won, known) {
+            let entry = PlaceEntry { directory, place, entries, ..PlaceEntry::default() };
+            match (won, store::add(&path, entry, searched)?) {
                 (0, false) => ("nothing-won", "The profile is as it was.".to_owned()),
-                (0, true) => ("nothing-won", format!("What {} said of this storage was taken out.", quoted(&path))),
+                (0, true) => {
+                    ("nothing-won", format!("What {} said of such files on this storage was taken out.", quoted(&path)))
+                }
                 _ => (
                     "written",
                     format!("It is in {}, which haul reads where --profile says or by itself.", quoted(&path)),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use haul_io::profile::{self, PlaceEntry, Profile};
+use haul_io::profile::{self, PlaceEntry, Profile, Searched};
 use haul_measure::words::{self, quoted};
 
 use crate::results::replace;
@@ -31,16 +31,23 @@ pub fn load(path: &Path) -> Result<Profile, String> {
     }
 }
 
-/// Puts the entry of a place into the file, beside those of other places that are there by now. At every instant the file is
-/// the old or the new one.
-pub fn add(path: &Path, entry: PlaceEntry) -> Result<(), String> {
+/// Puts the entry of a place into the file, beside those of other places, and of files that were not searched for, that are there
+/// by now; says whether that changes what is known of the place. At every instant the file is the old or the new one.
+pub fn add(path: &Path, entry: PlaceEntry, searched: &[Searched]) -> Result<bool, String> {
     let mut profile = load(path)?;
-    profile.replace(entry);
+    let place = entry.place.clone();
+    let known = |profile: &Profile| profile.of(&place).map_or_else(Vec::new, |entry| entry.entries.clone());
+    let before = known(&profile);
+    profile.replace(entry, searched);
+    if known(&profile) == before {
+        return Ok(false);
+    }
     let failed = words::cannot("write the profile", path);
     // Nobody else may write to it, whatever the umask: haul would not obey it.
     let folder = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
-    replace(path, profile::to_text(&profile).as_bytes()).map_err(failed)
+    replace(path, profile::to_text(&profile).as_bytes()).map_err(failed)?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -62,14 +69,20 @@ mod tests {
     fn what_is_known_of_other_places_stays_and_the_file_is_the_users_alone() {
         let dir = haul_testbed::temp_dir();
         let path = dir.path().join("new/profile");
-        add(&path, found("a", EngineName::Mapped)).unwrap();
-        add(&path, found("b", EngineName::Splice)).unwrap();
-        add(&path, found("a", EngineName::Direct)).unwrap();
+        let searched = [(SizeClass::Small, None)];
+        assert!(add(&path, found("a", EngineName::Mapped), &searched).unwrap());
+        assert!(add(&path, found("b", EngineName::Splice), &searched).unwrap());
+        assert!(add(&path, found("a", EngineName::Direct), &searched).unwrap());
+        assert!(!add(&path, found("a", EngineName::Direct), &searched).unwrap());
         let profile = load(&path).unwrap();
         let ids: Vec<&str> = profile.places.iter().map(|place| place.place.id.as_str()).collect();
         assert_eq!(ids, ["b", "a"]);
         assert_eq!(profile.places[1].entries[0].setting.engine, Some(EngineName::Direct));
-        add(&path, PlaceEntry { entries: Vec::new(), ..found("b", EngineName::Mapped) }).unwrap();
+        let none = |id| PlaceEntry { entries: Vec::new(), ..found(id, EngineName::Mapped) };
+        assert!(!add(&path, none("b"), &[(SizeClass::Large, None)]).unwrap());
+        assert!(!add(&path, none("c"), &searched).unwrap());
+        assert_eq!(load(&path).unwrap().places.len(), 2, "what was not searched for stays");
+        assert!(add(&path, none("b"), &searched).unwrap());
         assert_eq!(load(&path).unwrap().places.len(), 1, "what does not win any more is forgotten");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o022, 0);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
@@ -80,7 +93,7 @@ mod tests {
         let dir = haul_testbed::temp_dir();
         let path = dir.path().join("mine");
         fs::write(&path, "precious").unwrap();
-        assert!(add(&path, found("a", EngineName::Mapped)).unwrap_err().contains("cannot add to the profile"));
+        assert!(add(&path, found("a", EngineName::Mapped), &[]).unwrap_err().contains("cannot add to the profile"));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 

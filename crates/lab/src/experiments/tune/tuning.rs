@@ -34,7 +34,7 @@ const QUICK: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {
-    /// It was not made, or says nothing.
+    /// It was not made, or says nothing: what is known of such files stays.
     Skipped(String),
     /// No setting beats the defaults.
     Nothing { why: String },
@@ -162,15 +162,19 @@ impl Workshop<'_> {
             return Ok(Fate::Skipped(format!("haul's own choice failed: {why}")));
         }
         let Some(best) = found.best else {
-            let why = if found.cut_short { "there is too little time" } else { "no setting makes a difference here" };
-            return Ok(Fate::Skipped(why.to_owned()));
+            return Ok(match found.cut_short {
+                true => Fate::Skipped("there is too little time".to_owned()),
+                false => Fate::Nothing { why: "no setting makes a difference here".to_owned() },
+            });
         };
         let (searched, pairs) = (found.gain(best), found.pairs(best));
         let candidate = candidates[best - 1];
         if found.winner.is_none() {
             let (gain, chance, count) = (words::short(searched), percent(judge::chance(pairs)), pairs.len());
             let why = format!("the best, {candidate}, was {gain} times as fast ({count} pairs, {chance} by chance)");
-            return Ok(Fate::Nothing { why });
+            // So few decide nothing, whatever they say.
+            let undecided = found.cut_short && count < judge::FEWEST;
+            return Ok(if undecided { Fate::Skipped(why) } else { Fate::Nothing { why } });
         }
         self.confirm(session, candidate, shape, searched)
     }
@@ -195,7 +199,7 @@ impl Workshop<'_> {
                 "{candidate} was {} times as fast, but there was no time to confirm it",
                 words::short(searched)
             );
-            return Ok(Fate::Nothing { why });
+            return Ok(Fate::Skipped(why));
         }
         if !judge::wins(&pairs) {
             let why = format!(
