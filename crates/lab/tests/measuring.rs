@@ -405,6 +405,22 @@ fn a_source_that_has_changed_is_another_measurement() {
 }
 
 #[test]
+fn an_image_that_has_changed_is_another_measurement() {
+    let scene = Scene::new();
+    let run = || scene.run(&["sparse-image", "--image=source", "--runs=1", "--output=out", "place"]);
+    let results = || Results::load(&scene.at("out/results.json")).unwrap();
+    assert!(run().status.success());
+    let before = results();
+    assert!(run().status.success() && results().sections == before.sections, "nothing is left to run");
+    let image = fs::File::options().write(true).open(scene.at("source")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&image, b"other", 0).unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("has changed since"), "{}", said(&output));
+    assert_eq!(results().sections, before.sections);
+}
+
+#[test]
 fn a_directory_that_may_not_be_written_to_is_refused() {
     let scene = Scene::new();
     let output = scene.run(&["in-kernel", "--output=out", "/proc/self"]);

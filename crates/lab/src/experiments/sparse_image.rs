@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use haul_guest::image::ImageFile;
@@ -69,7 +69,15 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         Some(image) => raw_size(image)?,
         None => request.size,
     };
-    session.section(NAME, &[("size", size.to_string())])?;
+    let mut settings = vec![("size", size.to_string())];
+    settings.extend(request.image.as_deref().map(identity).transpose()?.into_iter().flatten());
+    let section = session.section(NAME, &settings)?;
+    if settings.iter().any(|(name, value)| section.settings.get(*name) != Some(value)) {
+        let image = quoted(request.image.as_deref().unwrap_or(&session.folder().join("image")));
+        return Err(Halt::Failed(format!(
+            "{image} has changed since the results were begun; name another folder with --output"
+        )));
+    }
     if request.image.is_none() && !programs::has(MKFS) {
         session.skip(
             NAME,
@@ -162,6 +170,13 @@ fn raw_size(path: &Path) -> Result<u64, String> {
         Ok(opened) if opened.disk.format() == "raw" => Ok(metadata.len()),
         _ => Err(format!("{} is a container and not a raw image, which this experiment needs", quoted(path))),
     }
+}
+
+/// What is another where the user's image is another one, or was written to.
+fn identity(path: &Path) -> Result<[(&'static str, String); 2], String> {
+    let found = std::fs::metadata(path).map_err(words::cannot("read", path))?;
+    let modified = format!("{}.{:09}", found.mtime(), found.mtime_nsec());
+    Ok([("modified", modified), ("inode", found.ino().to_string())])
 }
 
 /// Makes an image as the published one was: a partition with ext4, of which half is live data, a quarter zeros that belong to
