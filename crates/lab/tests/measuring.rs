@@ -125,6 +125,23 @@ fn where_the_kernel_spends_the_time_is_said_or_why_it_is_not() {
 }
 
 #[test]
+fn a_wrong_copy_below_perf_fails_the_command() {
+    let scene = Scene::new();
+    fs::create_dir(scene.at("programs")).unwrap();
+    let perf = scene.at("programs/perf");
+    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\n\"$@\" || exit\nfor copy; do :; done\n\
+                  echo more >> \"$copy\"\n";
+    fs::write(&perf, script).unwrap();
+    fs::set_permissions(&perf, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", scene.at("programs").display(), std::env::var("PATH").unwrap());
+    let mut command = scene.command(&["in-kernel", "--sizes=1M", "--runs=1", "--output=out", "place"]);
+    let output = command.env("PATH", path).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("read-write made a WRONG COPY below perf"), "{}", said(&output));
+    scene.assert_nothing_left();
+}
+
+#[test]
 fn an_image_copied_in_any_way_is_right_and_what_is_skipped_is_counted() {
     let scene = Scene::new();
     let output = scene.run(&["sparse-image", "--size=96M", "--runs=1", "--output=out", "place"]);

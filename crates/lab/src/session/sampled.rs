@@ -16,7 +16,8 @@ pub const PARTS: [&str; 5] = ["copying memory", "journal", "allocation", "page c
 /// Words in the names of the functions that do it: a line for each part but the last.
 const WORDS: &str = include_str!("sampled.txt");
 
-/// Makes a copy below perf: seconds of CPU time in the kernel by [`PARTS`], or why there are none.
+/// Makes a copy below perf: seconds of CPU time in the kernel by [`PARTS`], or why there are none. A wrong copy ends the
+/// session.
 pub fn sample(session: &mut Session, of: &Competitor, from: (&Path, u64)) -> Result<Result<Vec<f64>, String>, Halt> {
     let data = session.folder().join("perf.data");
     // This clock needs no counters of the processor, which virtual machines lack.
@@ -28,7 +29,11 @@ pub fn sample(session: &mut Session, of: &Competitor, from: (&Path, u64)) -> Res
     let timeout = session.time_left().unwrap_or(session.settings.timeout).min(session.settings.timeout);
     Ok(match time_copy(session, &how, from.0, of.cache, (from.1, timeout))? {
         Ok(_) => seconds(&data),
-        Err(Outcome::Failed(why) | Outcome::Wrong(why)) => Err(why),
+        // Whoever copies wrongly here does so elsewhere.
+        Err(Outcome::Wrong(why)) => {
+            return Err(Halt::Failed(format!("{} made a WRONG COPY below perf: {why}", of.name)));
+        }
+        Err(Outcome::Failed(why)) => Err(why),
         Err(other) => Err(format!("{other:?}")),
     })
 }
