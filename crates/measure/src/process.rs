@@ -202,8 +202,10 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
     cost.machine = load.of_all(before.0);
     cost.others = load.of_others(before.0, cost.user);
     cost.moved = one.moved;
-    let One { status, said, complaint, .. } = one;
-    Ok(Ended::Finished(Box::new(Finished { status, cost, said, complaint })))
+    // Only now: to wait for outputs that somebody still holds takes time which is not that of the copy.
+    let (said, complaint) = (one.said.map(Output::text), one.complaint.map(Output::text));
+    let (said, complaint) = (said.unwrap_or_default(), complaint.unwrap_or_default());
+    Ok(Ended::Finished(Box::new(Finished { status: one.status, cost, said, complaint })))
 }
 
 /// A process that has ended.
@@ -213,8 +215,8 @@ struct One {
     returned: Instant,
     watched: Watched,
     moved: Option<Moved>,
-    said: String,
-    complaint: String,
+    said: Option<Output>,
+    complaint: Option<Output>,
 }
 
 fn start_one(command: &mut Command, output: bool, watched_by: Option<&Workspace>) -> Result<Child, String> {
@@ -241,10 +243,11 @@ fn wait_for(mut process: Child) -> io::Result<One> {
     })
 }
 
-fn rest_of(pipe: Option<impl Read>) -> io::Result<String> {
+fn rest_of(pipe: Option<impl Read>) -> io::Result<Option<Output>> {
+    let Some(mut pipe) = pipe else { return Ok(None) };
     let mut bytes = Vec::new();
-    pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    pipe.read_to_end(&mut bytes)?;
+    Ok(Some(Output { kept: Arc::new(Mutex::new(bytes)), over: None }))
 }
 
 /// Watches a program until it ends, and names it to the guard meanwhile.
@@ -281,8 +284,6 @@ fn watched(mut process: Child, timeout: Duration, stop: &Stop) -> io::Result<One
         waited?;
         drop(end);
         let watched = watcher.join().unwrap_or_default();
-        let text = |output: Option<Output>| output.map(Output::text).unwrap_or_default();
-        let (said, complaint) = (text(said), text(complaint));
         Ok(One { status: ExitStatus::from_raw(ended.status), ended, returned, watched, moved, said, complaint })
     })
 }
@@ -310,7 +311,8 @@ fn end_orphans() {
 /// What a program writes, read by a thread that nobody has to wait for: whoever holds the other end may outlive the program.
 struct Output {
     kept: Arc<Mutex<Vec<u8>>>,
-    over: Receiver<()>,
+    /// `None` of what was read to its end.
+    over: Option<Receiver<()>>,
 }
 
 impl Output {
@@ -330,12 +332,13 @@ impl Output {
                 }
             }
         });
-        Output { kept, over }
+        Output { kept, over: Some(over) }
     }
 
     fn text(self) -> String {
-        // Disconnected means that everything was read.
-        self.over.recv_timeout(DRAIN).ok();
+        if let Some(over) = self.over {
+            over.recv_timeout(DRAIN).ok(); // disconnected means that everything was read
+        }
         String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
