@@ -123,13 +123,22 @@ impl How {
         }
     }
 
-    /// Brings a program into memory. Where nobody knows what it would do if it were started, that is only its file.
-    pub(super) fn load(&self, own: &Own) {
-        if self.version(own).is_some() {
-            return;
+    /// The words that may name a program: of a line those that a shell would see, without looking closely.
+    fn words(&self, own: &Own) -> Vec<OsString> {
+        match self {
+            How::Own(_) => vec![own.path().into()],
+            How::Words(words) => words.iter().map(OsString::from).collect(),
+            How::Line(line) => {
+                let apart = |letter: char| letter.is_whitespace() || ";&|()`'\"".contains(letter);
+                std::iter::once("sh").chain(line.split(apart)).map(OsString::from).collect()
+            }
         }
-        let shell = matches!(self, How::Line(_)).then(|| OsString::from("sh"));
-        for name in self.program(own).into_iter().chain(shell) {
+    }
+
+    /// Brings all programs of a command into memory. Where nobody knows what one would do if it were started, that is only its file.
+    pub(super) fn load(&self, own: &Own) {
+        let known = self.version(own).and_then(|_| self.program(own));
+        for name in self.words(own).into_iter().filter(|name| !name.is_empty() && Some(name) != known.as_ref()) {
             if let Some(path) = programs::find(&name).and_then(|path| path.canonicalize().ok()) {
                 cache::prepare(&path, Temperature::Warm).ok(); // it is no worse than any other cold program then
             }
@@ -173,6 +182,19 @@ mod tests {
     #[test]
     fn names_go_where_their_places_are_and_are_never_read_again() {
         assert_eq!(replaced("a {source}b{dest} {other}", b"{dest}", b"D"), "a {dest}bD {other}");
+    }
+
+    #[test]
+    fn every_word_of_a_line_that_is_a_program_is_found() {
+        let own = Own::running().unwrap();
+        let programs = |how: How| -> Vec<String> {
+            let words = how.words(&own).into_iter().filter(|word| !word.is_empty() && programs::find(word).is_some());
+            words.map(|word| word.to_string_lossy().into_owned()).collect()
+        };
+        let line = "cp -r {source} {dest};(tar -cf - x|cat) && sync";
+        assert_eq!(programs(How::Line(line.to_owned())), ["sh", "cp", "tar", "cat", "sync"]);
+        let words = ["nice", "-n", "5", "cp", "{source}", "{dest}"].map(str::to_owned).to_vec();
+        assert_eq!(programs(How::Words(words)), ["nice", "cp"]);
     }
 
     #[test]
