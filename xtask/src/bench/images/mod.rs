@@ -102,9 +102,20 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
 fn image(options: &Options, scratch: &Path) -> Result<Image> {
     let path = options.image.clone().unwrap_or_else(|| scratch.join("image"));
     if !path.exists() {
-        past::make(&path, options.size, scratch)?;
+        made_whole(&path, |path| past::make(path, options.size, scratch))?;
     }
     past::look_at(&path, scratch)
+}
+
+/// Makes a file under another name, which it loses when it is whole: an interrupted run leaves none that the next one would measure.
+fn made_whole(path: &Path, make: impl FnOnce(&Path) -> Result) -> Result {
+    let name = path.file_name().ok_or_else(|| format!("{} is no name of a file", path.display()))?;
+    let mut unfinished = name.to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = path.with_file_name(unfinished);
+    shell::remove(&unfinished)?;
+    make(&unfinished)?;
+    fs::rename(&unfinished, path).map_err(shell::at(path))
 }
 
 /// Bytes a second that the zero scan looks at on one core, in a copy: zeros, since it looks no further than the first byte
@@ -127,4 +138,28 @@ fn scan(smartcp: &Path, scratch: &Path) -> Result<f64> {
         fs::remove_file(path).map_err(shell::at(path))?;
     }
     Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_was_not_finished_is_none() {
+        let dir = haul_testbed::temp_dir();
+        let image = dir.path().join("image");
+        let half = |path: &Path| {
+            fs::write(path, "half").map_err(shell::at(path))?;
+            Err("interrupted".to_owned())
+        };
+        assert_eq!(made_whole(&image, half), Err("interrupted".to_owned()));
+        assert!(!image.exists());
+        let whole = |path: &Path| {
+            assert!(!path.exists(), "the half one is gone");
+            fs::write(path, "whole").map_err(shell::at(path))
+        };
+        made_whole(&image, whole).unwrap();
+        assert_eq!(fs::read_to_string(&image).unwrap(), "whole");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }
