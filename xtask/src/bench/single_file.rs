@@ -56,23 +56,31 @@ pub fn run(args: &[String]) -> Result {
     let workspace = surroundings::workspace(&std::env::temp_dir())?;
     let measured = all_places(&options, &places, &peers, &workspace);
     workspace.finish()?;
-    match measured? {
-        None => {}
-        Some(slower) if slower.is_empty() => {
-            println!("haul returned at least as early as cp everywhere (ratio of medians at most 1.00).");
-        }
-        Some(slower) => println!("haul returned later than cp (ratio of medians above 1.00): {}.", slower.join("; ")),
+    let (count, slower) = measured?;
+    if let Some(verdict) = verdict(&slower, count == places.len()) {
+        println!("{verdict}");
     }
     Ok(())
 }
 
-/// Measures at all places; those where haul returned later than cp, or `None` where not all could be measured.
+/// Where haul returned later than cp; that it did so nowhere can be said only if all places were measured.
+fn verdict(slower: &[String], everywhere: bool) -> Option<String> {
+    match (slower, everywhere) {
+        ([], false) => None,
+        ([], true) => {
+            Some("haul returned at least as early as cp everywhere (ratio of medians at most 1.00).".to_owned())
+        }
+        _ => Some(format!("haul returned later than cp (ratio of medians above 1.00): {}.", slower.join("; "))),
+    }
+}
+
+/// Measures at all places: how many could be measured, and those where haul returned later than cp.
 fn all_places(
     options: &Options,
     places: &[(&'static str, Fs)],
     peers: &[Peer],
     workspace: &Workspace,
-) -> Result<Option<Vec<String>>> {
+) -> Result<(usize, Vec<String>)> {
     // The source, one to spare and, for each run, copies by cp, haul and its engines, and the file of the limit.
     let files = 2 + options.runs as u64 * (3 + options.engines.len() as u64);
     let options = &Options { space: options.size.saturating_mul(files), ..options.clone() };
@@ -81,7 +89,7 @@ fn all_places(
         if *fs != Fs::Dir && !shell::is_root() {
             let names: Vec<&str> = places[at..].iter().map(|(name, _)| *name).collect();
             println!("Not measured, since this is not root: {}.", names.join(", "));
-            return Ok(None);
+            return Ok((at, slower));
         }
         place::need(workspace.path(), name, options.space)?;
         let workload = Workload::new(name, String::new(), Source::File { bytes: options.size }, Shape::File);
@@ -94,7 +102,7 @@ fn all_places(
             slower.push(format!("{name}: {}", measured.place));
         }
     }
-    Ok(Some(slower))
+    Ok((places.len(), slower))
 }
 
 /// Whether haul returned later than cp.
@@ -161,6 +169,16 @@ mod tests {
         let text = table(&record("ext4", Target::default(), vec![cp, row("haul", &[(0.5, 1.5)])]));
         assert!(text.contains("| cp | 3 | 1.00 (0.90-9.00) | 2.00 (2.00-9.00) | 0.75 | 2 | 1.00 | 1.00 |"), "{text}");
         assert!(text.contains("| haul | 1 | 0.50 (0.50-0.50) | 1.50 (1.50-1.50) | 0.75 | 2 | 0.50 | 0.75 |"), "{text}");
+    }
+
+    #[test]
+    fn a_place_where_haul_was_slower_is_named_also_if_others_were_not_measured() {
+        let slower = ["tmpdir: ext4".to_owned()];
+        for everywhere in [true, false] {
+            assert!(verdict(&slower, everywhere).unwrap().ends_with("above 1.00): tmpdir: ext4."));
+        }
+        assert!(verdict(&[], true).unwrap().contains("everywhere"));
+        assert_eq!(verdict(&[], false), None);
     }
 
     #[test]
