@@ -133,13 +133,21 @@ fn one(
         if row.wrong.is_some() {
             return Ok(());
         }
-        row.lost = found.lost;
+        lose(&mut row.lost, found.lost);
     }
     if workload.shape == Shape::Sparse && filled(workload.source, &sample) {
         row.wrong = Some(format!("fills holes: {} MiB allocated", sample.allocated_kib.unwrap_or(0) >> 10));
     }
     row.samples.push(sample);
     Ok(())
+}
+
+/// Adds what another copy has lost: of each kind the most that one copy lost.
+fn lose(lost: &mut Lost, found: Lost) {
+    for (what, count) in found {
+        let most = lost.entry(what).or_default();
+        *most = count.max(*most);
+    }
 }
 
 /// One copy, or as many as there are starts.
@@ -219,6 +227,16 @@ mod tests {
         rows[2].samples[0].durable = 10.1;
         skip_slow(&mut rows);
         assert_eq!(rows.map(|row| row.slow), [false, false, true]);
+    }
+
+    #[test]
+    fn what_was_lost_once_is_lost() {
+        let found = |all: &[(&str, u64)]| all.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect();
+        let mut lost = Lost::new();
+        for copy in [&[("mtime", 2), ("xattr", 1)][..], &[("mtime", 1)], &[]] {
+            lose(&mut lost, found(copy));
+        }
+        assert_eq!(lost, found(&[("mtime", 2), ("xattr", 1)]));
     }
 
     #[test]
