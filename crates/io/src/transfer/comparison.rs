@@ -257,6 +257,21 @@ mod tests {
     }
 
     #[test]
+    fn a_hole_at_the_end_takes_no_time_where_the_cache_is_kept_clean() {
+        const SIZE: u64 = 64 << 20;
+        let dir = temp_dir();
+        let files = ["one", "other"].map(|name| {
+            fs::write(dir.path().join(name), vec![7; 100_000]).unwrap();
+            let file = File::options().read(true).write(true).open(dir.path().join(name)).unwrap();
+            file.set_len(SIZE).unwrap();
+            file.sync_all().unwrap();
+            page_cache::forget(file.as_fd(), 0, SIZE).unwrap();
+            file
+        });
+        assert_eq!(compare_files(files, None, false), None);
+    }
+
+    #[test]
     fn what_is_read_counts_for_the_pace() {
         let pace = Pace::default();
         pace.set_yielded(Some(crate::pace::Limit::NONE));
