@@ -311,6 +311,10 @@ impl<'a> Moving<'a> {
     /// why it is not all of them, that process finds out by itself.
     pub(crate) fn run_part(&mut self, offset: u64, len: u64) -> u64 {
         let steps = self.steps;
+        if steps.ranges == Ranges::Stream {
+            // It has no parts.
+            return 0;
+        }
         let end = offset.saturating_add(len);
         let mut at = offset;
         for &name in &steps.engines {
