@@ -232,3 +232,26 @@ fn a_move_that_fails_leaves_no_second_name() {
     assert!(lines(&output)[0].contains("cannot move 'a' to 'b': Permission denied"), "{:?}", lines(&output));
     assert!(dir.path().join("a").exists() && !dir.path().join("b").exists());
 }
+
+#[test]
+fn an_old_file_whose_close_fails_is_copied_again_by_the_next_update() {
+    let dir = temp_dir();
+    for (tree, text) in [("source", "new"), ("dest", "old")] {
+        fs::create_dir(dir.path().join(tree)).unwrap();
+        fs::write(dir.path().join(tree).join("file"), text).unwrap();
+    }
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    File::options().write(true).open(dir.path().join("source/file")).unwrap().set_modified(long_ago).unwrap();
+    let copy = dir.path().canonicalize().unwrap().join("dest/file");
+    let strace = ["-e", "inject=close:error=EDQUOT", "-P", copy.to_str().unwrap()];
+    let update = ["-a", "--update=changed", "-T", "source", "dest"];
+    let Some(output) = run_injected(dir.path(), &strace, &update) else { return };
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(&output));
+    // As where a filesystem could not keep what was written.
+    let modified = fs::metadata(&copy).unwrap().modified().unwrap();
+    fs::write(&copy, "odd").unwrap();
+    File::options().write(true).open(&copy).unwrap().set_modified(modified).unwrap();
+    let output = run("haul", dir.path(), &update);
+    assert!(output.status.success(), "{:?}", lines(&output));
+    assert_eq!(fs::read(&copy).unwrap(), b"new");
+}

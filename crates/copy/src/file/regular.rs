@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
+use haul_sys::rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::attributes::{Keep, Set};
@@ -174,9 +175,25 @@ pub(crate) fn close(
             // Some filesystems write only now: the data is not whole.
             let error = Error::new(What::Closing, subject.dest.path).errno(errno);
             let inode = if known { inode } else { as_made(subject, inode) };
+            if !created {
+                look_changed(subject, &inode);
+            }
             undo::give_up(worker, subject.dest, &inode, (created, unfinished), Broken::by(error));
             Err(Reported)
         }
+    }
+}
+
+/// Gives an old file, which has the times of its source already, another one: the next run must not take it for a whole copy.
+fn look_changed(subject: &Subject<'_>, inode: &Inode) {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
+    let (dest, is_it) = (subject.dest, |now: Inode| now.is_same_file_as(inode));
+    if dest.inode().is_ok_and(is_it)
+        && let Ok(dir) = dest.dir()
+    {
+        // The error that is reported anyway says that the file is not whole.
+        utimensat(dir, dest.name, &times, AtFlags::SYMLINK_NOFOLLOW).ok();
     }
 }
 
