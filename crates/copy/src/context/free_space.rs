@@ -58,8 +58,10 @@ pub(crate) fn ran_out<T>(result: &Result<T, Broken>) -> bool {
 }
 
 /// Whether the source would fit now, as far as the filesystem says: a large file is not written twice for nothing.
-pub(crate) fn would_fit(dest: &OwnedFd, source: &Inode) -> bool {
-    fstatvfs(dest).is_ok_and(|free| free.f_bfree.saturating_mul(free.f_frsize) >= source.size.min(source.allocated))
+/// So many bytes at its beginning are there.
+pub(crate) fn would_fit(dest: &OwnedFd, source: &Inode, there: u64) -> bool {
+    let missing = source.size.min(source.allocated).saturating_sub(there);
+    fstatvfs(dest).is_ok_and(|free| free.f_bfree.saturating_mul(free.f_frsize) >= missing)
 }
 
 fn is_full(errno: Errno) -> bool {
@@ -163,8 +165,9 @@ mod tests {
         let file = File::create(dir.path().join("b")).unwrap();
         let inode = Inode { size: 0, allocated: 0, ..Inode::of(file.as_fd()).unwrap() };
         let file = file.into();
-        assert!(would_fit(&file, &inode));
-        assert!(would_fit(&file, &Inode { size: u64::MAX, ..inode }), "it is one hole");
-        assert!(!would_fit(&file, &Inode { size: u64::MAX, allocated: u64::MAX, ..inode }));
+        assert!(would_fit(&file, &inode, 0));
+        assert!(would_fit(&file, &Inode { size: u64::MAX, ..inode }, 0), "it is one hole");
+        assert!(!would_fit(&file, &Inode { size: u64::MAX, allocated: u64::MAX, ..inode }, 0));
+        assert!(would_fit(&file, &Inode { size: u64::MAX, allocated: u64::MAX, ..inode }, u64::MAX));
     }
 }

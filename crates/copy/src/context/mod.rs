@@ -31,7 +31,7 @@ use crate::decide::Wanted;
 use crate::events::{DataReport, Event};
 use crate::journal::Record;
 use crate::links::LinkTable;
-use crate::meta::{self, Caller, NewEntries, PairMemory};
+use crate::meta::{self, Caller, KnownFilesystems, NewEntries};
 use crate::offline::OfflineFiles;
 use crate::peers::PeerGroup;
 use crate::plan::Plan;
@@ -108,7 +108,7 @@ pub(crate) struct Services {
     /// Those that it has renamed, or is about to rename, where others go into the same directories.
     pub renamed: Stays,
     /// Which attributes cannot be kept between two filesystems, and were warned about.
-    pub memory: PairMemory,
+    pub memory: KnownFilesystems,
     /// Which filesystems show files of others.
     pub identities: Identities,
     pub offline: OfflineFiles,
@@ -151,7 +151,7 @@ impl Services {
             kept: KeptCopies::default(),
             operands: Mutex::default(),
             renamed: Stays::default(),
-            memory: PairMemory::new(),
+            memory: KnownFilesystems::new(),
             identities: Identities::default(),
             offline: OfflineFiles::default(),
             striped: StripedFilesystems::default(),

@@ -146,7 +146,7 @@ fn move_with_room<'a>(
     retry_on_intr(|| ftruncate(&job.transfer.dest, job.transfer.start)).ok();
     drop(together);
     let alone = free_space::Held::Alone(room.alone());
-    if !free_space::would_fit(&job.transfer.dest, job.transfer.source_inode) {
+    if !free_space::would_fit(&job.transfer.dest, job.transfer.source_inode, job.transfer.start) {
         return (result, alone);
     }
     (move_image_or_whole(worker, job, looked), alone)
