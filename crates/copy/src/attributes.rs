@@ -10,7 +10,7 @@ use haul_sys::rustix::fs::IFlags;
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::{Error, What};
-use crate::meta::{self, Caller, NewEntries, Object, PairMemory, Request, Side, XattrRules};
+use crate::meta::{self, Caller, KnownFilesystems, NewEntries, Object, Request, Side, XattrRules};
 use crate::plan::{Dereference, ModeRule, Plan, Preserve, Wish};
 use crate::report::Reporter;
 
@@ -62,7 +62,7 @@ pub(crate) const SPECIAL_RIGHTS: u32 = 0o6000;
 pub(crate) struct Attributes<'a> {
     plan: &'a Plan,
     rules: &'a XattrRules,
-    memory: &'a PairMemory,
+    memory: &'a KnownFilesystems,
     caller: Caller,
 }
 
@@ -76,7 +76,12 @@ pub(crate) struct Set {
 
 impl<'a> Attributes<'a> {
     /// `memory` knows what was said already of two filesystems.
-    pub(crate) fn new(plan: &'a Plan, rules: &'a XattrRules, memory: &'a PairMemory, caller: Caller) -> Attributes<'a> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        rules: &'a XattrRules,
+        memory: &'a KnownFilesystems,
+        caller: Caller,
+    ) -> Attributes<'a> {
         Attributes { plan, rules, memory, caller }
     }
 

@@ -245,7 +245,7 @@ impl Plan {
     /// The destination, if a repeated run might read it otherwise than the first one did. With `resume`, `delete` or a shard it
     /// must not depend on what is there whether that is the copy or the directory that the copy goes into, and a run refuses such
     /// a plan.
-    pub fn ambiguous_destination(&self) -> Option<&OsStr> {
+    pub(crate) fn ambiguous_destination(&self) -> Option<&OsStr> {
         self.ambiguous_if(false)
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_copy::meta::{Caller, NewEntries, Object, PairMemory, creation_mode};
+use haul_copy::meta::{Caller, KnownFilesystems, NewEntries, Object, creation_mode};
 use haul_copy::plan::{ModeRule, Preserve};
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{Mode, OFlags, open};
@@ -14,12 +14,12 @@ use crate::scene::{Manner, NOBODY, Options, as_user, below, caller, describe, sh
 /// Judges a directory by one of the two ways.
 fn judge(
     directory: &Path,
-    by: impl FnOnce(Object<'_>, &Inode, Caller, &PairMemory) -> NewEntries,
+    by: impl FnOnce(Object<'_>, &Inode, Caller, &KnownFilesystems) -> NewEntries,
 ) -> (Option<bool>, Option<(u32, u32)>) {
     let held = open(directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let inode = Inode::of(held.as_fd()).unwrap();
     let object = Object { fd: held.as_fd(), path_only: true };
-    let known = by(object, &inode, caller(), &PairMemory::new());
+    let known = by(object, &inode, caller(), &KnownFilesystems::new());
     (known.inherit_acl, known.owner)
 }
 
@@ -74,7 +74,7 @@ fn nothing_is_known_where_somebody_else_may_decide() {
     let (above, below) = (held(&below(&root, "open")), held(&below(&root, "open/below")));
     let object = |fd| Object { fd, path_only: true };
     let inode = |fd| Inode::of(fd).unwrap();
-    let memory = PairMemory::new();
+    let memory = KnownFilesystems::new();
     let above = NewEntries::of_found(object(above.as_fd()), &inode(above.as_fd()), caller(), &memory);
     assert_eq!(above.inherit_acl, Some(false));
     let below = above.of_made(object(below.as_fd()), &inode(below.as_fd()), caller(), &memory);
@@ -102,7 +102,7 @@ fn a_file_that_will_change_hands_is_made_for_its_owner_alone() {
         let held = open(below(&root, "to"), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let object = Object { fd: held.as_fd(), path_only: true };
         let to = Inode::of(held.as_fd()).unwrap();
-        let entries = NewEntries::UNKNOWN.of_made(object, &to, caller(), &PairMemory::new());
+        let entries = NewEntries::UNKNOWN.of_made(object, &to, caller(), &KnownFilesystems::new());
         let source = open(below(&root, name), OFlags::PATH, Mode::empty()).unwrap();
         let source = Inode::of(source.as_fd()).unwrap();
         creation_mode(Kind::Regular, &source, &entries, &preserve, caller()).mode

@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use haul_copy::meta::{
-    NewEntries, Object, PairMemory, Request, Side, XattrRules, finish, finish_parent, open_up, parent_creation_mode,
+    KnownFilesystems, NewEntries, Object, Request, Side, XattrRules, finish, finish_parent, open_up,
+    parent_creation_mode,
 };
 use haul_copy::plan::ContextRule;
 use haul_sys::inode::Inode;
@@ -41,7 +42,7 @@ fn finish_held(
         seal_later: false,
         caller: caller(),
         rules: &XattrRules::default(),
-        memory: &PairMemory::new(),
+        memory: &KnownFilesystems::new(),
     };
     between();
     let mut messages = Vec::new();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use haul_copy::error::Error;
 use haul_copy::meta::{
-    Caller, NewEntries, Object, PairMemory, Report, Request, Side, XATTR_RULES_FILE, XattrRules, before_data,
+    Caller, KnownFilesystems, NewEntries, Object, Report, Request, Side, XATTR_RULES_FILE, XattrRules, before_data,
     creation_mode, finish, open_up,
 };
 use haul_copy::plan::{ContextRule, ModeRule, Preserve, Wish};
@@ -146,7 +146,7 @@ pub struct Manner {
 pub fn with_haul(source: &Path, dest: &Path, options: &Options, manner: Manner) -> Outcome {
     let mut messages = Vec::new();
     let mut report = |error: Error| messages.push(words(&error, dest));
-    let done = copy(source, dest, options, manner, &PairMemory::new(), &mut report);
+    let done = copy(source, dest, options, manner, &KnownFilesystems::new(), &mut report);
     Outcome { done, messages, file: String::new() }
 }
 
@@ -164,7 +164,7 @@ pub fn copy(
     dest: &Path,
     options: &Options,
     manner: Manner,
-    memory: &PairMemory,
+    memory: &KnownFilesystems,
     report: Report<'_>,
 ) -> bool {
     let caller = caller();
@@ -227,7 +227,7 @@ pub fn copy(
 }
 
 /// What is known of new entries of a directory that we own, as if it were just made.
-fn judge(directory: &Path, caller: Caller, memory: &PairMemory) -> NewEntries {
+fn judge(directory: &Path, caller: Caller, memory: &KnownFilesystems) -> NewEntries {
     let held = open(directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let inode = Inode::of(held.as_fd()).unwrap();
     NewEntries::UNKNOWN.of_made(Object { fd: held.as_fd(), path_only: true }, &inode, caller, memory)

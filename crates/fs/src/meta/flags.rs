@@ -160,12 +160,9 @@ fn keep_project(request: &Request<'_>, report: Report<'_>) -> bool {
     }
 }
 
-/// Says once for each cause and pair of filesystems what could not be kept. It was asked for, so the copy failed: false.
+/// Says what could not be kept. It was asked for, so the copy failed: false.
 fn complain(request: &Request<'_>, what: What, detail: &str, errno: Errno, report: Report<'_>) -> bool {
-    let pair = (request.source.inode.id.device(), request.dest.inode.id.device());
-    if request.memory.is_news(what, detail, errno, pair) {
-        report(Error::new(what, request.dest.path).detail(detail).errno(errno));
-    }
+    report(Error::new(what, request.dest.path).detail(detail).errno(errno));
     false
 }
 

@@ -1,20 +1,13 @@
 //! What is remembered from one file to the next.
 
-use std::collections::HashSet;
-
-use haul_sys::Errno;
 use haul_sys::filesystem::FilesystemType;
 use haul_sys::inode::DeviceNumber;
 use haul_sys::object::Object;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
-use crate::error::What;
-
-/// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file;
-/// and what kind of filesystem a device has.
+/// Remembers what kind of filesystem a device has.
 #[derive(Debug, Default)]
-pub struct PairMemory {
-    reported: Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>,
+pub struct KnownFilesystems {
     /// A run meets few filesystems.
     filesystems: RwLock<Vec<(DeviceNumber, Rules)>>,
 }
@@ -29,9 +22,6 @@ pub enum Rules {
     Unknown,
 }
 
-/// What failed, on which attributes, and what the kernel said.
-type Cause = (What, String, Errno);
-
 /// Filesystems that keep to the kernel's rules; the numbers are those of statfs(2).
 const KEEP_TO_RULES: [FilesystemType; 6] = [
     FilesystemType::EXT,
@@ -42,22 +32,10 @@ const KEEP_TO_RULES: [FilesystemType; 6] = [
     FilesystemType::OVERLAY,
 ];
 
-impl PairMemory {
+impl KnownFilesystems {
     /// An empty memory.
-    pub fn new() -> PairMemory {
-        PairMemory::default()
-    }
-
-    /// Whether this was not reported yet of these two filesystems, those of the source and of the destination.
-    pub(super) fn is_news(
-        &self,
-        cause: What,
-        detail: &str,
-        errno: Errno,
-        (source, dest): (DeviceNumber, DeviceNumber),
-    ) -> bool {
-        let mut seen = self.reported.lock();
-        seen.insert(((cause, detail.to_owned(), errno), source, dest))
+    pub fn new() -> KnownFilesystems {
+        KnownFilesystems::default()
     }
 
     /// Whether this filesystem is one of [`KEEP_TO_RULES`].

@@ -39,7 +39,7 @@ pub use acl::is_there as has_acl;
 pub use caller::Caller;
 pub use creation::{Creation, creation_mode, open_up};
 pub use flags::{before_data, seal};
-pub use memory::PairMemory;
+pub use memory::KnownFilesystems;
 pub use mode::while_written;
 pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};

@@ -8,7 +8,7 @@ use crate::preserve::{ModeRule, Preserve};
 
 use super::acl;
 use super::caller::Caller;
-use super::memory::{PairMemory, Rules};
+use super::memory::{KnownFilesystems, Rules};
 use super::nfs4;
 
 const SET_GROUP_ID: u32 = 0o2000;
@@ -41,7 +41,7 @@ impl NewEntries {
 
     /// Of a directory that was found, with its attributes as they are. Asks the kernel at most twice.
     #[must_use]
-    pub fn of_found(directory: Object<'_>, found: &Inode, caller: Caller, memory: &PairMemory) -> NewEntries {
+    pub fn of_found(directory: Object<'_>, found: &Inode, caller: Caller, memory: &KnownFilesystems) -> NewEntries {
         // Whoever owns the directory can give it an ACL to hand on at any time.
         let safe = found.user == caller.user || found.user == 0;
         let inherit_acl = match memory.rules(directory, found.id.device()) {
@@ -54,7 +54,13 @@ impl NewEntries {
 
     /// Of a directory that we have just made in this one, with the attributes that it was made with.
     #[must_use]
-    pub fn of_made(&self, directory: Object<'_>, made: &Inode, caller: Caller, memory: &PairMemory) -> NewEntries {
+    pub fn of_made(
+        &self,
+        directory: Object<'_>,
+        made: &Inode,
+        caller: Caller,
+        memory: &KnownFilesystems,
+    ) -> NewEntries {
         let own = made.user == caller.user;
         let known = match self.inherit_acl {
             // An ACL that is handed on is handed on to directories as a whole.

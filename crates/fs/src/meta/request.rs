@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::preserve::{ContextRule, Preserve};
 
 use super::caller::Caller;
-use super::memory::PairMemory;
+use super::memory::KnownFilesystems;
 use super::new_entries::NewEntries;
 use super::rules::XattrRules;
 
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     /// Which extended attributes are not copied.
     pub rules: &'a XattrRules,
     /// What was reported already.
-    pub memory: &'a PairMemory,
+    pub memory: &'a KnownFilesystems,
 }
 
 impl Request<'_> {
