@@ -140,6 +140,8 @@ impl ListFile {
         if durable {
             self.out.get_ref().sync_all()?;
         }
+        // NFS and FUSE may say only now what became of it.
+        haul_sys::close(self.out.get_ref().try_clone()?.into())?;
         let stood = self.stood.as_ref().map(|stood| stood.is);
         if standing_at(&self.path).is_some_and(|stands| Some(stands.is) != stood) {
             return Err(io::Error::other("a file of this name was written meanwhile, and stays"));

@@ -91,8 +91,8 @@ pub const FLAGS: &[Flag] = &[
         details: "One SOURCE is wanted, and the names are below it, one in each line, or with a zero byte behind each with \
                   -0; a name may be there twice. haul -a -r --files-from=FILE with the same operands copies these again \
                   and nothing else, so DEST must mean one thing: -T, -t, or a slash at its end. What is about no entry, such as a journal that cannot be written, is a dot, which \
-                  stands for all of SOURCE, and so is SOURCE itself. What was not begun, since a signal stopped the \
-                  copy, is not in FILE. FILE gets its name when the copy has ended, and is empty if nothing failed. haul \
+                  stands for all of SOURCE, and so is SOURCE itself. What was not begun, since a signal or \
+                  --fail-fast stopped the copy, is not in FILE. FILE gets its name when the copy has ended, and is empty if nothing failed. haul \
                   does not copy it if it is in the source, and never replaces a file there. It does not go with \
                   -L, --parents, --move, --list, --list-out, --compare and --dry-run.",
         effect: Value(|draft, given| {
