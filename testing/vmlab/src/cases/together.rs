@@ -223,7 +223,9 @@ impl Ended {
 fn look_and_end() -> String {
     let there = on("client", "haul-vmlab at-work").unwrap_or_else(|why| why);
     let said = format!("did not end in {} s. The head: {} The client: {there}", STUCK.as_secs(), at_work::threads());
-    for who in ["-f mpirun", "-f haul-mpi", "-f ^haul", "-x ssh"] {
+    // Also where this process waits for what is left of it.
+    eprintln!("{said}");
+    for who in ["-f mpirun", "-f hydra", "-f haul-mpi", "-f ^haul", "-x ssh"] {
         tool::run(&format!("busybox pkill -KILL {who}")).unwrap_or_default();
     }
     said
