@@ -28,6 +28,7 @@ use haul_frontend::{compare, exit, help, json, profile, words};
 use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
+use signal_hook::consts::SIGPIPE;
 
 use crate::governor::Governor;
 use crate::{brief, punch, shards, smartcp};
@@ -227,6 +228,7 @@ impl Command {
             self.report.screen().end_with(json::summary(&record, summary.journal.as_deref()).as_bytes());
         }
         let output_failed = !self.report.finish() || !listed;
+        let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
         if let Some(format) = self.show.stats {
             self.report.screen().complain(self.record(&summary, status).show(format).as_bytes());
@@ -305,7 +307,8 @@ impl Command {
     }
 
     fn end(&self, summary: &Summary, signal: Option<i32>, status: u8) -> u8 {
-        if let Some(signal) = signal.filter(|_| summary.cancelled) {
+        // Also where the last words had no reader.
+        if let Some(signal) = signal.filter(|signal| summary.cancelled || *signal == SIGPIPE) {
             end_by(signal, self.call.persona);
         }
         status
@@ -320,7 +323,7 @@ impl Command {
 
 /// Called as `cp`, a command that a signal stops ends by that signal, as GNU cp does: a shell then ends its loop, too.
 fn end_by(signal: i32, persona: Persona) {
-    if persona == Persona::Cp {
+    if persona == Persona::Cp || signal == SIGPIPE {
         // If it fails, the caller exits with the status that a shell shows for this signal.
         signal_hook::low_level::emulate_default_handler(signal).ok();
     }

@@ -407,6 +407,21 @@ fn without_a_reader_the_process_ends_by_sigpipe_unless_that_was_ignored() {
 }
 
 #[test]
+fn a_new_file_that_is_not_whole_is_removed_where_nobody_reads_what_is_printed() {
+    let mut command = haul();
+    command.args(["--json", "-T"]).stdout(Stdio::piped());
+    let mut copy = Copy::start(command, |_| {});
+    let mut events = copy.child.stdout.take().expect("it is piped");
+    events.read_exact(&mut [0]).expect("it says that it starts");
+    drop(events);
+    // The next line has no reader.
+    while copy.feed.write_all(&vec![b'x'; FLOOD]).is_ok() {}
+    let (ended, said, dir) = copy.end();
+    assert_eq!((ended.signal(), said.as_str()), (Some(Signal::PIPE.as_raw()), ""));
+    assert!(!dir.path().join("dest").exists());
+}
+
+#[test]
 fn the_file_size_limit_is_reported_and_other_files_are_copied() {
     let dir = temp_dir();
     fs::write(dir.path().join("large"), vec![b'x'; 3 << 20]).expect("it can be written");

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use haul_copy::compare;
 use haul_copy::run::Summary;
+use signal_hook::consts::SIGPIPE;
 
 /// All was done.
 pub const SUCCESS: u8 = 0;
@@ -35,9 +36,10 @@ pub fn misuse(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> u8 {
 /// The status for a run that ended like this, after this signal, with or without a failure to write the output.
 ///
 /// A run that a signal stopped gets 128 and the number of the signal, as shells have it. A signal that came when all
-/// was done changes nothing.
+/// was done changes nothing, but that nobody has read what was printed.
 pub fn status(summary: &Summary, signal: Option<i32>, output_failed: bool) -> u8 {
-    let stopped = signal.filter(|_| summary.cancelled).and_then(|signal| u8::try_from(128 + signal).ok());
+    let stops = |signal: &i32| summary.cancelled || *signal == SIGPIPE;
+    let stopped = signal.filter(stops).and_then(|signal| u8::try_from(128 + signal).ok());
     match stopped {
         Some(status) => status,
         None if summary.failed || summary.cancelled || output_failed || !summary.damaged.is_empty() => FAILURE,

@@ -13,8 +13,10 @@ use haul_copy::plan::{Plan, Reflink};
 use haul_copy::run::Cancel;
 use haul_io::pace::Pace;
 use haul_sys::Errno;
+use haul_sys::process_state::is_ignored;
 use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
+use signal_hook::consts::SIGPIPE;
 
 use crate::bar::Rate;
 use crate::causes::{Causes, Print};
@@ -322,6 +324,10 @@ impl Report {
     pub fn finish(&self) -> bool {
         let result = self.screen().finish();
         let Err(errno) = result else { return true };
+        if errno == Errno::PIPE && !is_ignored(SIGPIPE) {
+            // The process ends by the signal, as any other does.
+            return false;
+        }
         self.complain(format!("write error: {}", strerror(errno)).as_bytes());
         false
     }

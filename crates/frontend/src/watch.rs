@@ -19,7 +19,7 @@ use haul_sys::process_state::is_ignored;
 use haul_sys::rustix::stdio;
 use haul_sys::rustix::termios::tcgetwinsize;
 use haul_sys::signals::{Arrivals, Countdown};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 
 use crate::bar::Rate;
 use crate::progress::PATIENCE;
@@ -81,7 +81,8 @@ pub fn without_thread(report: &Report, by_signal: bool) -> io::Result<Caught> {
 /// Notes the signals that stop a run, and stops it; then does something more.
 fn catch(report: &Report, more: impl Fn(i32) -> io::Result<()>) -> io::Result<Caught> {
     let caught = Caught::default();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    // Without a reader of what is printed a run ends, too.
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGPIPE] {
         // Below nohup, or in the background of a script, the user does not mean us.
         if is_ignored(signal) {
             continue;

@@ -58,7 +58,8 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     command.copy_all();
     let (failed, cancelled) = (command.failed.into_inner(), command.report.cancel().is_cancelled());
     let summary = Summary { failed, cancelled, ..Summary::default() };
-    let status = exit::status(&summary, caught.signal(), !command.report.finish());
+    let written = command.report.finish();
+    let status = exit::status(&summary, caught.signal(), !written);
     let changed = status == exit::SUCCESS && command.written.into_inner();
     if changed { CHANGED } else { status }
 }
