@@ -255,3 +255,47 @@ fn an_old_file_whose_close_fails_is_copied_again_by_the_next_update() {
     assert!(output.status.success(), "{:?}", lines(&output));
     assert_eq!(fs::read(&copy).unwrap(), b"new");
 }
+
+/// A directory with a default ACL, if there can be one; false after a skip.
+fn make_default_acl(dir: &Path) -> bool {
+    fs::create_dir_all(dir.join("source/dir")).unwrap();
+    let set = Command::new("setfacl").args(["-d", "-m", "u:1:rwx", "source/dir"]).current_dir(dir).output();
+    let made = set.is_ok_and(|output| output.status.success());
+    if !made {
+        skip("no default ACLs can be set");
+    }
+    made
+}
+
+fn names_the_acl(output: &Output) {
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(output));
+    assert!(lines(output)[0].contains("preserving permissions for 'dest/dir'"), "{:?}", lines(output));
+}
+
+#[test]
+fn an_acl_with_an_id_that_a_user_namespace_does_not_have_is_an_error() {
+    let dir = temp_dir();
+    if !make_default_acl(dir.path()) {
+        return;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-Ur", HAUL, "-rT", "--preserve=mode", "source", "dest"]).current_dir(dir.path());
+    let output = unshare.env("LC_ALL", "C").output().unwrap();
+    if String::from_utf8_lossy(&output.stderr).starts_with("unshare: ") {
+        return skip("no user namespaces");
+    }
+    names_the_acl(&output);
+}
+
+#[test]
+fn an_acl_that_a_directory_hands_on_does_not_go_with_its_source_where_the_copy_cannot_have_it() {
+    let Some(bed) = Bed::new() else { return };
+    if !make_default_acl(bed.path()) {
+        return;
+    }
+    fs::create_dir(bed.path().join("dest")).unwrap();
+    let mounted = Command::new("mount").args(["-t", "ramfs", "none", "dest"]).current_dir(bed.path()).status();
+    assert!(mounted.unwrap().success());
+    names_the_acl(&run("haul", bed.path(), &["--move", "-T", "source", "dest"]));
+    assert!(bed.path().join("source/dir").exists());
+}

@@ -196,6 +196,7 @@ impl<'a> Attributes<'a> {
             entries: keep.entries,
             exact: self.removes_surplus(),
             no_data: self.plan.attributes_only,
+            moves: self.plan.moves,
             seal_later: false,
             caller: self.caller,
             rules: self.rules,

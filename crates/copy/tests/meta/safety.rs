@@ -39,6 +39,7 @@ fn finish_held(
         entries: NewEntries::UNKNOWN,
         exact: false,
         no_data: false,
+        moves: false,
         seal_later: false,
         caller: caller(),
         rules: &XattrRules::default(),

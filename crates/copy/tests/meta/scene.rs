@@ -214,6 +214,7 @@ pub fn copy(
         entries,
         exact: false,
         no_data: options.no_data,
+        moves: false,
         seal_later: false,
         caller,
         rules: &rules(),

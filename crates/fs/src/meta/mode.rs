@@ -166,9 +166,12 @@ fn set_default(request: &Request<'_>, acls: &Acls) -> Result<(), Errno> {
     if request.dest.inode.kind != Kind::Directory || acls.default.is_none() && has_no_acl(request) {
         return Ok(());
     }
+    let wanted = acls.default.is_some();
     match acl::set_default(request.dest.object, acls.default.as_deref()) {
         // The destination has no ACLs; that the source's own one did not fit either is known already. cp says nothing.
-        Err(errno) if acl::is_unsupported(errno) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) if !(wanted && request.moves) => Ok(()),
+        // There was none to be taken away. (Of one that is set, EINVAL means an ID that this user namespace does not have.)
+        Err(errno) if !wanted && acl::is_unsupported(errno) => Ok(()),
         result => result,
     }
 }

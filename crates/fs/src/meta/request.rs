@@ -49,6 +49,8 @@ pub struct Request<'a> {
     pub exact: bool,
     /// No data is copied (`--attributes-only`): then every failing attribute is worth a message.
     pub no_data: bool,
+    /// The source is removed (`--move`): what the destination cannot hold is lost, and worth a message.
+    pub moves: bool,
     /// More hard links to the destination may follow, which the flags immutable and append-only would forbid: they are
     /// left for [`seal`](super::seal).
     pub seal_later: bool,

@@ -74,8 +74,11 @@ fn attributes_stand(request: &Request<'_>) -> bool {
         return true;
     }
     let names = Names::default();
-    let has_surplus =
-        || xattr::surplus(request, &names, &Names::default()).is_ok_and(|mut names| names.next().is_some());
+    // What cannot be listed is reported when it is to be set.
+    let has_surplus = || match xattr::surplus(request, &names, &Names::default()) {
+        Ok(mut names) => names.next().is_some(),
+        Err(errno) => !has_none(errno),
+    };
     if keeps_mode && !acls_stand(request, &names) || request.exact && has_surplus() {
         return false;
     }

@@ -67,7 +67,15 @@ fn remove_surplus(request: &Request<'_>, names: &Names, report: Report<'_>) -> b
     if !request.exact || request.created {
         return true;
     }
-    // What cannot be listed on one side is reported when it is copied, or there is none.
+    match of_dest.of(dest.object) {
+        Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(Errno::NOENT | Errno::NOTDIR) if dest.object.path_only => {}
+        Err(errno) => {
+            report(Error::new(What::ListingAttributes, dest.path).errno(errno));
+            return false;
+        }
+    }
+    // What cannot be listed of the source is reported when it is copied, or there is none.
     let Ok(names) = surplus(request, names, &of_dest) else { return true };
     let mut removed = true;
     for name in names {
@@ -89,7 +97,8 @@ fn remove_surplus(request: &Request<'_>, names: &Names, report: Report<'_>) -> b
 pub fn keep_permissions(request: &Request<'_>, names: &Names, report: Report<'_>) -> bool {
     let mut kept = true;
     let mut listen = |error: Error| {
-        if error.errno.is_none_or(|errno| !acl::is_unsupported(errno)) {
+        // EINVAL is a server's word for an owner whom it does not know.
+        if !matches!(error.errno, Some(Errno::OPNOTSUPP | Errno::NOSYS)) {
             kept = false;
             report(Error { what: What::PreservingAcl, path: request.dest.path.to_owned(), ..error });
         }
