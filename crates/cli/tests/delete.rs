@@ -573,6 +573,32 @@ fn an_interrupted_run_that_is_continued_removes_what_went_meanwhile() {
     assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 2, "no journal is left");
 }
 
+/// As a user who has all of this directory, and no rights besides.
+fn haul_as_nobody(dir: &Path, arguments: &[&str]) -> Output {
+    // The built program may lie where nobody may go.
+    must("cp", dir, &[HAUL, "haul"]);
+    must("chown", dir, &["-R", "65534:65534", "."]);
+    fs::set_permissions(dir, Permissions::from_mode(0o755)).expect("a mode");
+    let mut command = Command::new(dir.join("haul"));
+    command.args(arguments).current_dir(dir).env("LC_ALL", "C").uid(65534).gid(65534);
+    command.output().expect("it can be run")
+}
+
+#[test]
+fn a_directory_of_the_copy_that_cannot_be_read_is_an_error() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("who is nobody is for root to say");
+    }
+    for way in WAYS {
+        let dir = temp_dir();
+        make(dir.path(), &["source/dir/kept", "copy/dir/gone"]);
+        fs::set_permissions(dir.path().join("copy/dir"), Permissions::from_mode(0o300)).expect("a mode");
+        let output = haul_as_nobody(dir.path(), &[&["-rT", "--delete"], way, &["source", "copy"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{way:?}");
+        assert!(said(&output).contains("cannot access 'copy/dir': Permission denied"), "{way:?}: {}", said(&output));
+    }
+}
+
 #[test]
 fn the_copy_of_a_directory_that_cannot_be_read_stays() {
     if !rustix::process::geteuid().is_root() {
@@ -581,14 +607,8 @@ fn the_copy_of_a_directory_that_cannot_be_read_stays() {
     for way in WAYS {
         let dir = scene();
         make(dir.path(), &["source/dir/inner/file", "copy/dir/inner/gone"]);
-        // The built program may lie where nobody may go.
-        must("cp", dir.path(), &[HAUL, "haul"]);
-        must("chown", dir.path(), &["-R", "65534:65534", "."]);
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("a mode");
         fs::set_permissions(dir.path().join("source/dir"), Permissions::from_mode(0o000)).expect("a mode");
-        let mut command = Command::new(dir.path().join("haul"));
-        command.args([&["-rT", "--delete"], way, &["source", "copy"]].concat()).current_dir(dir.path());
-        let output = command.env("LC_ALL", "C").uid(65534).gid(65534).output().expect("it can be run");
+        let output = haul_as_nobody(dir.path(), &[&["-rT", "--delete"], way, &["source", "copy"]].concat());
         assert!(said(&output).contains("cannot access 'source/dir': Permission denied"), "{}", said(&output));
         let left = paths(&dir.path().join("copy"));
         for path in ["dir/gone", "dir/kept", "dir/inner/gone"] {

@@ -59,7 +59,12 @@ pub(super) fn delete_at_last(walker: &mut Walker<'_>, root: FullDirectory) {
         }
         match next {
             Ok(Some(listed)) => {
-                if let Some(below) = pair.below(cx, &listed) {
+                let below = pair.below(cx, &listed);
+                let below = below.unwrap_or_else(|error| {
+                    walker.worker.report.problem(error);
+                    None
+                });
+                if let Some(below) = below {
                     tidy(walker, &below);
                     descent.enter(below);
                 }
@@ -98,26 +103,39 @@ fn to_be_read(sides: &Sides, plan: &Plan) -> Result<Arc<Sides>, Errno> {
 
 impl Pair {
     /// The two directories of this name in it, if they belong together.
-    fn below(&self, cx: RunContext<'_>, listed: &Listed) -> Option<Pair> {
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    fn below(&self, cx: RunContext<'_>, listed: &Listed) -> Result<Option<Pair>, Error> {
+        let Some(sides) = self.sides.as_deref() else { return Ok(None) };
         if !matches!(listed.kind, Some(FileType::Directory) | None) {
-            return None;
+            return Ok(None);
         }
-        let (place, sides, name) = (&self.place, self.sides.as_deref()?, &*listed.name);
+        let (place, name) = (&self.place, &*listed.name);
         let [source_path, dest_path] = [&place.source_path, &place.dest_path].map(|path| path.below(name));
-        // What cannot be opened was not entered either, or is no directory any more.
-        let (source, source_inode) = open(sides.source.as_fd(), name).ok()?;
+        let error = |errno, path: &PathNode| Error::new(What::CannotAccess, path.path()).errno(errno);
+        let (source, source_inode) = match open(sides.source.as_fd(), name) {
+            Ok(opened) => opened,
+            // What may not be read is excluded, or an error of the copy, after which nothing goes.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
+            Err(errno) => return Err(error(errno, &source_path)),
+        };
         if cx.plan.open_noatime {
             set_noatime(&source);
         }
-        let (dest, dest_inode) = open(sides.dest.as_fd(), name).ok()?;
         let above = place.source_inode.id.device();
         let (wanted, path) = (cx.wanted(), || place.source_path.joined_below_root(name));
         let is_copied = wanted.entry(&source_inode) && !wanted.below(&source_inode, name, path).excluded;
         // Of a cache nothing but the tag was copied, and no directory in it.
         let is_in_cache = wanted.excludes_caches() && tagged_cache(sides.source.as_fd()).is_some();
         if !is_copied || is_in_cache || !wanted.contents(&source_inode, Some(above)) {
-            return None;
+            return Ok(None);
         }
+        let (dest, dest_inode) = match open(sides.dest.as_fd(), name) {
+            Ok(opened) => opened,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(error(errno, &dest_path)),
+        };
         let dir = place.dir.below(name, dest_inode.id, source_inode.id);
         let opened = Sides::new(source, dest, &dest_path);
         let place = Directory {
@@ -134,7 +152,7 @@ impl Pair {
             stays: AtomicBool::new(false),
             unread: AtomicBool::new(false),
         };
-        Some(Pair { place: Arc::new(place), sides: Some(Arc::new(opened)), listing: Listing::default() })
+        Ok(Some(Pair { place: Arc::new(place), sides: Some(Arc::new(opened)), listing: Listing::default() }))
     }
 }
 
