@@ -63,8 +63,8 @@ impl Filesystems {
         let handle = match self.get(device) {
             Some(Filesystem { fd: Some(_), .. }) => return true,
             Some(_) => {
-                // A directory that cannot be read was no help; an open file is.
-                let opened = if is_handle(fd) { None } else { fcntl_dupfd_cloexec(fd, 0).ok() };
+                // A directory that cannot be read was no help; another one may be, and an open file is.
+                let opened = if is_handle(fd) { reopen_directory(fd).ok() } else { fcntl_dupfd_cloexec(fd, 0).ok() };
                 let mut known = self.0.lock();
                 if let Some(known) = known.iter_mut().find(|known| known.device == device && known.fd.is_none()) {
                     known.fd = opened.map(Arc::new);

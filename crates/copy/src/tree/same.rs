@@ -84,7 +84,7 @@ fn if_attributes_lack<T>(
     if worker.cx.plan.preserve == Preserve::default() || stands_unopened(worker.cx, subject, existing) {
         return None;
     }
-    let flags = worker.cx.plan.preserve.flags;
+    let flags = worker.cx.plan.preserve.flags || worker.cx.plan.preserve.project;
     let open = |spot: Spot<'_>, follow, seen: &Inode| {
         // By ioctl(2), which takes no O_PATH. file_getattr(2) does, but not before 6.17, and does not have all flags.
         let opened =
