@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpi::Tag;
 use mpi::point_to_point::MatchedReceiveVec;
 use mpi::request;
 use mpi::topology::SimpleCommunicator;
@@ -26,6 +27,9 @@ pub const SHORT_REST: Duration = Duration::from_micros(20);
 const LONG_REST: Duration = Duration::from_micros(500);
 /// Messages that are sent before somebody listens again.
 const AT_ONCE: usize = 16;
+/// What ordinary messages and goodbyes are known by.
+const TALK: Tag = 0;
+const GOODBYE: Tag = 1;
 /// Time for last words to be read: MPICH's mpirun drops what is still on its way when a process ends the job.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -37,6 +41,8 @@ pub struct Line<'w> {
     machine: usize,
     /// What has come and was not looked at.
     inbox: VecDeque<(usize, Vec<u8>)>,
+    /// Goodbyes that have come.
+    goodbyes: usize,
     /// Gets what is about parts of sources when it comes, also while something is being sent.
     broadcast: Option<Arc<Broadcast>>,
 }
@@ -55,6 +61,7 @@ impl<'w> Line<'w> {
             ranks: number(world.size()),
             machine,
             inbox: VecDeque::new(),
+            goodbyes: 0,
             broadcast: None,
         }
     }
@@ -107,10 +114,14 @@ impl<'w> Line<'w> {
 
     /// Sends bytes; meanwhile takes in what comes.
     pub fn send(&mut self, to: usize, bytes: &[u8]) {
+        self.send_as(TALK, to, bytes);
+    }
+
+    fn send_as(&mut self, tag: Tag, to: usize, bytes: &[u8]) {
         // There are no more processes than MPI can count.
         let to = self.world.process_at_rank(i32::try_from(to).unwrap_or(i32::MAX));
         request::scope(|scope| {
-            let mut sending = stuck::within(|| to.immediate_send(scope, bytes));
+            let mut sending = stuck::within(|| to.immediate_send_with_tag(scope, bytes, tag));
             let mut rest = Duration::ZERO;
             loop {
                 sending = match stuck::within(|| sending.test()) {
@@ -131,11 +142,15 @@ impl<'w> Line<'w> {
         while let Some(message) = stuck::within(|| self.world.any_process().immediate_matched_probe()) {
             let (bytes, status) = message.matched_receive_vec::<u8>();
             let from = usize::try_from(status.source_rank()).unwrap_or_default();
+            any = true;
+            if status.tag() == GOODBYE {
+                self.goodbyes += 1;
+                continue;
+            }
             match self.broadcast.as_ref().filter(|_| Talk::is_of_sources(&bytes)) {
                 Some(broadcast) => broadcast.hear(from, Talk::decode(bytes)),
                 None => self.inbox.push_back((from, bytes)),
             }
-            any = true;
         }
         any
     }
@@ -171,32 +186,37 @@ impl<'w> Line<'w> {
         }
     }
 
+    /// Waits until all processes have come here, and takes in what somebody still sends meanwhile. MPI's own end of a job does
+    /// not do that everywhere: with MPICH over UCX a process that was still sending to one that had ended waited for ever. All
+    /// meet at rank 0, with which all have talked before: what makes a new connection may end so, too.
+    pub fn leave(&mut self) {
+        match self.rank {
+            0 => {
+                self.wait_for_goodbyes(self.ranks - 1);
+                (1..self.ranks).for_each(|rank| self.send_as(GOODBYE, rank, &[]));
+            }
+            _ => {
+                self.send_as(GOODBYE, 0, &[]);
+                self.wait_for_goodbyes(1);
+            }
+        }
+    }
+
+    fn wait_for_goodbyes(&mut self, count: usize) {
+        let mut rest = SHORT_REST;
+        while self.goodbyes < count {
+            let busy = self.take_in();
+            rest = next_rest(rest, busy);
+            std::thread::sleep(rest);
+        }
+    }
+
     /// Ends all processes at once, and says on the standard error of this one, which is called `label`, that it does.
     pub fn give_up(&self, label: &str, status: u8) -> ! {
         let text = format!("{NAME}: {label} cannot go on; all processes of the job are ended\n");
         Screen::of_process().complain(text.as_bytes());
         std::thread::sleep(LAST_WORDS);
         self.world.abort(i32::from(status))
-    }
-}
-
-/// Waits until all processes have come here, and takes in what somebody still sends meanwhile. MPI's own end of a job does not
-/// do that everywhere: with MPICH over UCX a process that was still sending to one that had ended waited for ever.
-pub fn leave(world: &SimpleCommunicator) {
-    let mut barrier = world.immediate_barrier();
-    let mut rest = SHORT_REST;
-    loop {
-        barrier = match stuck::within(|| barrier.test()) {
-            Ok(_all_are_here) => return,
-            Err(barrier) => barrier,
-        };
-        match stuck::within(|| world.any_process().immediate_matched_probe()) {
-            Some(message) => drop(message.matched_receive_vec::<u8>()),
-            None => {
-                std::thread::sleep(rest);
-                rest = next_rest(rest, false);
-            }
-        }
     }
 }
 

@@ -55,7 +55,6 @@ use haul_frontend::session::{self, session};
 use haul_frontend::show::Show;
 use haul_frontend::{files, watch};
 use mpi::Threading;
-use mpi::topology::SimpleCommunicator;
 
 use agree::Purpose;
 use exchange::lock;
@@ -83,8 +82,9 @@ fn main() -> ExitCode {
     }
     stuck::watch();
     let world = universe.world();
-    let status = run(&world, report, Start { launch, asked });
-    line::leave(&world);
+    let mut line = Line::new(&world);
+    let status = run(&mut line, report, Start { launch, asked });
+    line.leave();
     drop(world);
     drop(universe);
     ExitCode::from(status)
@@ -97,8 +97,7 @@ struct Start {
     asked: Arc<AtomicBool>,
 }
 
-fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
-    let mut line = Line::new(world);
+fn run(line: &mut Line<'_>, mut report: Report, start: Start) -> u8 {
     let first = line.rank() == 0;
     let mut complaints = Vec::new();
     let wanted = options::take_own(env::args_os().skip(1)).map_err(misuse).and_then(|(own, rest)| {
@@ -110,10 +109,10 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     complaints.iter().filter(|_| first).for_each(|warning| report.complain(warning));
     let (wanted, own) = match wanted {
         Ok(wanted) => wanted,
-        Err(complaint) => return refuse(&mut line, &report, &complaint),
+        Err(complaint) => return refuse(line, &report, &complaint),
     };
     if !matches!(wanted, Invocation::Print(_))
-        && let Some(status) = refuse_misfit(&line, &report, start.launch)
+        && let Some(status) = refuse_misfit(line, &report, start.launch)
     {
         return status;
     }
@@ -122,25 +121,25 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
         Invocation::Compare(..) if own.each => {
             let complaint =
                 fatal("'--compare' is not possible with '--each': let 'haul --compare' run on each machine");
-            return refuse(&mut line, &report, &complaint);
+            return refuse(line, &report, &complaint);
         }
-        Invocation::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show),
+        Invocation::Compare(plan, show) => return compare::compare_all(line, report, &plan, show),
         Invocation::Punch(_) => {
             let complaint = fatal("'--punch' is for one process: use haul");
-            return refuse(&mut line, &report, &complaint);
+            return refuse(line, &report, &complaint);
         }
         Invocation::Print(_) if !first => return 0,
         Invocation::Print(Information::Help) => return report.print_only(&help_text()),
         Invocation::Print(Information::Version) => return report.print_only(&help::version(NAME)),
     };
     if let Some(complaint) = objection(&plan, &run_options, own, (show, &report)) {
-        return refuse(&mut line, &report, &complaint);
+        return refuse(line, &report, &complaint);
     }
     let progress = report.wants_progress(show.progress);
     if let Some(path) = &run_options.list {
         match files::load_list(path, report.quoter()) {
             Ok(list) => plan.list = Some(Arc::new(list)),
-            Err(message) => return refuse(&mut line, &report, &fatal(message)),
+            Err(message) => return refuse(line, &report, &fatal(message)),
         }
     }
     let failed = Arc::new(Mutex::new(Vec::new()));
@@ -154,13 +153,13 @@ fn run(world: &SimpleCommunicator, mut report: Report, start: Start) -> u8 {
     let (list, found) = names.ok().flatten().unzip();
     plan.list = list.or(plan.list);
     let purpose = if own.each { Purpose::WriteEach } else { Purpose::Write };
-    match agree::agree(&mut line, &plan, progress, purpose) {
+    match agree::agree(line, &plan, progress, purpose) {
         Ok(_) if nothing => 1,
         Ok((agreed, at_work)) => {
             let found = found.unwrap_or_default();
             let failed = take(&mut *lock(&failed));
             Job { agreed, plan: *plan, show, options: run_options, own, found, failed, at_work, asked: start.asked }
-                .run(&mut line)
+                .run(line)
         }
         Err(why) => {
             if first {
