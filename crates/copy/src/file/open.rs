@@ -156,7 +156,9 @@ fn open_regular_destination(
             return None;
         }
     };
-    if let Some(inode) = created.then(|| need_not_look(cx, subject, state, source_inode)).flatten() {
+    // What is made where a dangling link leads may be on another filesystem.
+    let is_here = created && !cx.plan.write_through_dangling_link;
+    if let Some(inode) = is_here.then(|| need_not_look(cx, subject, state, source_inode)).flatten() {
         return Some(OpenDest { fd: Arc::new(fd), inode, known: false, created, replaced, entries });
     }
     let inode = match Inode::of(fd.as_fd()) {
