@@ -299,3 +299,16 @@ fn an_acl_that_a_directory_hands_on_does_not_go_with_its_source_where_the_copy_c
     names_the_acl(&run("haul", bed.path(), &["--move", "-T", "source", "dest"]));
     assert!(bed.path().join("source/dir").exists());
 }
+
+#[test]
+fn a_filesystem_that_counts_no_links_takes_a_journal_and_special_files() {
+    let dir = temp_dir();
+    fs::create_dir(dir.path().join("source")).unwrap();
+    fs::write(dir.path().join("source/file"), "text").unwrap();
+    std::os::unix::fs::symlink("file", dir.path().join("source/link")).unwrap();
+    // All that was asked for is told, in blocks of 4096 bytes, with no attributes and no links.
+    let strace = ["-e", "inject=statx:poke_exit=@arg5=ff1f000000100000000000000000000000000000"];
+    let Some(output) = run_injected(dir.path(), &strace, &["--resume", "-aT", "source", "dest"]) else { return };
+    assert!(output.status.success(), "{:?}", lines(&output));
+    assert_eq!(fs::read(dir.path().join("dest/link")).unwrap(), b"text");
+}

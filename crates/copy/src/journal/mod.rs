@@ -230,9 +230,9 @@ fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(File, bool), Troubl
         }
         let inode = Inode::of(file.as_fd())?;
         match inode.links {
-            // Who had it has just ended well and removed it.
-            0 if is_own(&inode) => {}
-            1 if is_own(&inode) => return Ok((file, made)),
+            // Who had it has just ended well and removed it; or the filesystem counts no links.
+            0 if is_own(&inode) && !Inode::at(dir, name).is_ok_and(|named| named.id == inode.id) => {}
+            0 | 1 if is_own(&inode) => return Ok((file, made)),
             _ => return Err(Trouble::Foreign),
         }
     }

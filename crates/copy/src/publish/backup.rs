@@ -164,7 +164,7 @@ pub(crate) fn would_destroy_source((source, inode): (Spot<'_>, &Inode), dest: Sp
     let is_reached = || source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
     let simple = simple_name(base, &plan.backup_suffix);
     is_source(dest.beside(&simple, dest.path).inode())
-        && (inode.links == 1 || is_reached())
+        && (inode.links <= 1 || is_reached())
         && backup_name(dest, plan, None).is_ok_and(|(_, numbered)| !numbered)
 }
 

@@ -409,7 +409,7 @@ fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<File, Trouble> {
         // Another job may have put its own there while this one waited.
         if is_at(dir, name, &file)? {
             let inode = Inode::of(file.as_fd())?;
-            return if is_own(&inode) && inode.links == 1 { Ok(file) } else { Err(Trouble::Foreign) };
+            return if is_own(&inode) && inode.links <= 1 { Ok(file) } else { Err(Trouble::Foreign) };
         }
     }
 }
