@@ -25,11 +25,13 @@ const SIZE: usize = 4096;
 const SHARE: u64 = 8;
 /// Bytes of a page that are in use, these two included.
 const USED: usize = 2;
-/// Length of the name, what is there, key, directory, identity.
+/// Length of the name and whether there is an identity in the lowest bit of the second byte, key, directory, identity.
 const FIXED: usize = 1 + 1 + KEY + 4 + ID;
 /// Length of a key: a word for what it is, the identity, and when it was made.
 pub const KEY: usize = 1 + 16 + 12;
 const ID: usize = 16;
+/// Bytes of a name.
+const LONGEST: u16 = 1024;
 
 type Page = [u8; SIZE];
 
@@ -276,7 +278,7 @@ fn find(page: &Page, key: &Key) -> Option<usize> {
 }
 
 fn length_of(packed: &[u8]) -> usize {
-    FIXED + usize::from(packed[0])
+    FIXED + (usize::from(packed[1] >> 1) << 8) + usize::from(packed[0])
 }
 
 fn key_of(packed: &[u8]) -> Key {
@@ -285,12 +287,13 @@ fn key_of(packed: &[u8]) -> Key {
     key
 }
 
-/// `None` if the name is longer than any filesystem's.
+/// `None` if the name is longer than any filesystem's: on ntfs3 and SMB 255 characters of up to three bytes.
 fn pack(record: &Record) -> Option<Vec<u8>> {
     let name = record.name.as_bytes();
     let mut packed = Vec::with_capacity(FIXED + name.len());
-    packed.push(u8::try_from(name.len()).ok()?);
-    packed.push(u8::from(record.id.is_some()));
+    let [low, high] = u16::try_from(name.len()).ok().filter(|len| *len <= LONGEST)?.to_le_bytes();
+    packed.push(low);
+    packed.push(high << 1 | u8::from(record.id.is_some()));
     packed.extend(record.key);
     packed.extend(record.dir.to_ne_bytes());
     packed.extend(record.id.map_or([0; ID], FileId::to_bytes));
@@ -308,7 +311,7 @@ fn unpack(packed: &[u8]) -> Record {
     Record {
         key: key_of(packed),
         dir: u32::from_ne_bytes(array(packed, dir)),
-        id: (packed[1] != 0).then(|| FileId::from_bytes(array(packed, id))),
+        id: (packed[1] & 1 != 0).then(|| FileId::from_bytes(array(packed, id))),
         name: OsString::from_vec(packed[FIXED..length_of(packed)].to_vec()),
     }
 }

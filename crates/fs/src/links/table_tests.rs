@@ -79,7 +79,7 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     let source = 0..300_u64;
     // Long names fill the pages.
-    let name = (prop_oneof![1..9_usize, 200..=255_usize], 0..26_u8)
+    let name = (prop_oneof![1..9_usize, 200..=255_usize, 700..=765_usize], 0..26_u8)
         .prop_map(|(length, letter)| char::from(b'a' + letter).to_string().repeat(length));
     prop_oneof![
         6 => (source.clone(), name.clone(), 0..20_usize, prop::bool::weighted(0.9))
