@@ -403,3 +403,13 @@ fn twenty_descriptors_compare_a_tree_of_any_depth() {
         assert!(report_lines(&output).iter().any(|line| line.contains("down/file")), "{output:?}");
     }
 }
+
+#[test]
+fn a_copy_of_a_made_up_file_is_like_it() {
+    let dir = temp_dir();
+    // Its size is said to be 0.
+    assert!(haul(dir.path(), &["/proc/version", "copy"]).status.success());
+    assert!(haul(dir.path(), &["--compare", "/proc/version", "copy"]).status.success());
+    fs::write(dir.path().join("copy"), "other").unwrap();
+    assert_eq!(haul(dir.path(), &["--compare", "/proc/version", "copy"]).status.code(), Some(1));
+}

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_io::options::CacheUse;
-use haul_io::transfer::{Buffers, Comparison};
+use haul_io::transfer::{Buffers, Comparison, has_storage, is_pseudo_file};
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::object::Object;
@@ -182,11 +182,17 @@ impl Pair<'_> {
 
     fn contents(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
         let (one, other) = (self.source.1, self.copy.1);
-        if one.size != other.size {
+        let differ = one.size != other.size;
+        if differ && has_storage(&one) && has_storage(&other) {
             self.differ(Difference::Size(one.size, other.size));
             return Ok(());
         }
         let files = [Arc::new(self.open(self.source)?), Arc::new(self.open(self.copy)?)];
+        // The size of what is made up while it is read means nothing.
+        if differ && !is_pseudo_file(&files[0], &one) && !is_pseudo_file(&files[1], &other) {
+            self.differ(Difference::Size(one.size, other.size));
+            return Ok(());
+        }
         let comparison = Comparison {
             files: [&files[0], &files[1]],
             inodes: [&one, &other],
