@@ -43,17 +43,23 @@ pub fn cached_pages(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, 
     if len == 0 {
         return Ok(0);
     }
+    match cachestat(file, offset, len) {
+        Err(Errno::NOSYS | Errno::PERM) => resident_pages(file, offset, len),
+        counted => counted,
+    }
+}
+
+fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     let (range, mut numbers) = (Range { offset, len }, Numbers::default());
     // SAFETY: the kernel reads the one structure and writes the other, both of the layout that it documents and alive
     // for the call; the descriptor is borrowed, and there are no flags.
     let done = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut numbers, 0u32) };
-    if done == 0 {
-        return Ok(numbers.cached);
-    }
-    match last_errno() {
-        Errno::NOSYS | Errno::PERM => resident_pages(file, offset, len),
-        errno => Err(errno),
-    }
+    if done == 0 { Ok(numbers.cached) } else { Err(last_errno()) }
+}
+
+/// Whether [`cached_pages`] takes no longer for a large range than for a small one.
+pub fn is_counted_by_the_kernel(file: BorrowedFd<'_>) -> bool {
+    cachestat(file, 0, 1).is_ok()
 }
 
 /// The same by mapping the range, which touches no page of it, and mincore(2).

@@ -17,6 +17,8 @@ use crate::probe;
 const PIECE: u64 = 8 << 20;
 /// At most so many pieces are distinguished, to bound the memory and the questions: those of larger files are larger.
 const PIECES: u64 = 1 << 20;
+/// Files up to this size in bytes are looked at where that takes a mapping of each part of them (before Linux 6.5): 3 s.
+const MOST_MAPPED: u64 = 64 << 30;
 /// So much of the destination may be on its way to the device before somebody waits for it.
 const ON_THE_WAY: u64 = 64 << 20;
 
@@ -126,6 +128,9 @@ impl Cold {
             return None;
         }
         let piece = PIECE.max(size.div_ceil(PIECES).next_multiple_of(PIECE));
+        if cached > 0 && size > MOST_MAPPED && !page_cache::is_counted_by_the_kernel(file.as_fd()) {
+            return None;
+        }
         // Beyond the size first seen nothing was looked at, so nothing is forgotten.
         let pieces = size.div_ceil(piece);
         let words = usize::try_from(pieces.div_ceil(64)).ok()?;
