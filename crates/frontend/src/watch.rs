@@ -18,8 +18,9 @@ use haul_sys::memory;
 use haul_sys::process_state::is_ignored;
 use haul_sys::rustix::stdio;
 use haul_sys::rustix::termios::tcgetwinsize;
-use haul_sys::signals::{Arrivals, Countdown};
+use haul_sys::signals::{self, Arrivals, Countdown};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
+use signal_hook::low_level::raise;
 
 use crate::bar::Rate;
 use crate::progress::PATIENCE;
@@ -87,10 +88,15 @@ fn catch(report: &Report, more: impl Fn(i32) -> io::Result<()>) -> io::Result<Ca
         if is_ignored(signal) {
             continue;
         }
+        signals::note(signal)?;
         let number = usize::try_from(signal).unwrap_or_default();
         signal_hook::flag::register_usize(signal, Arc::clone(&caught.0), number)?;
         signal_hook::flag::register(signal, report.cancel().flag())?;
         more(signal)?;
+    }
+    // One that came meanwhile, and has stopped nothing.
+    if let Some(signal) = signals::noted().filter(|_| !report.cancel().is_cancelled()) {
+        raise(signal)?;
     }
     Ok(caught)
 }

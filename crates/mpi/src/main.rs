@@ -54,6 +54,9 @@ use haul_frontend::run_options::RunOptions;
 use haul_frontend::session::{self, session};
 use haul_frontend::show::Show;
 use haul_frontend::{files, watch};
+use haul_sys::process_state::{ignore_sighup, is_ignored};
+use haul_sys::rustix::process::Signal;
+use haul_sys::signals;
 use mpi::Threading;
 
 use agree::Purpose;
@@ -71,11 +74,19 @@ fn main() -> ExitCode {
     // Without it the signal ends the job, as everywhere.
     let asked = watch::requests().unwrap_or_default();
     let launch = launcher::launch(|name| env::var(name).ok());
+    let hangup = Signal::HUP.as_raw();
+    let stays = is_ignored(hangup);
     // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
         report.complain(b"cannot start: MPI is not available to this process");
         return status::refused(env::args_os().skip(1)).into();
     };
+    // UCX, below MPICH, takes it for a wish to see what it does, until the run has a handler of its own.
+    if stays {
+        ignore_sighup();
+    } else {
+        signals::note(hangup).ok();
+    }
     if threading < Threading::Funneled {
         report.complain(b"cannot start: this MPI does not work in a program with threads");
         return status::refused(env::args_os().skip(1)).into();

@@ -40,6 +40,12 @@ pub fn restore_sigpipe() {
     }
 }
 
+/// Ignores SIGHUP, as after nohup(1).
+pub fn ignore_sighup() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
+
 /// Ignores SIGXFSZ, so that a write beyond the file-size limit fails with EFBIG and does not end the process.
 pub fn ignore_sigxfsz() {
     // SAFETY: ignoring a signal runs no code of ours.

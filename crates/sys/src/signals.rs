@@ -2,11 +2,36 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::fs::Timespec;
 use rustix::thread::futex;
+
+/// The signal that came last, of those that are noted.
+static NOTED: AtomicI32 = AtomicI32::new(0);
+
+/// Notes this signal, from now on to the end of the process, whatever is registered for it with signal-hook later. That calls
+/// the handler which it finds, but loses a signal that comes while it registers the first action, where it finds none.
+///
+/// # Errors
+/// As sigaction(2).
+pub fn note(signal: i32) -> io::Result<()> {
+    extern "C" fn handler(signal: libc::c_int) {
+        NOTED.store(signal, Ordering::SeqCst);
+    }
+    let handler: extern "C" fn(libc::c_int) = handler;
+    // SAFETY: the handler does nothing but to store an atomic number.
+    match unsafe { libc::signal(signal, handler as libc::sighandler_t) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// The one that has come last since this was asked, if any.
+pub fn noted() -> Option<i32> {
+    Some(NOTED.swap(0, Ordering::SeqCst)).filter(|signal| *signal != 0)
+}
 
 /// How many signals have arrived, of those that are counted. Clones are one counter.
 #[derive(Debug, Clone, Default)]
@@ -115,6 +140,22 @@ mod tests {
     use rustix::process::{Signal, getpid, kill_process};
 
     use super::*;
+
+    #[test]
+    fn a_signal_is_noted_before_and_after_signal_hook_registers_it() {
+        let signal = Signal::URG;
+        note(signal.as_raw()).unwrap();
+        kill_process(getpid(), signal).unwrap();
+        while noted() != Some(signal.as_raw()) {
+            thread::yield_now();
+        }
+        assert_eq!(noted(), None);
+        let arrivals = Arrivals::default();
+        arrivals.count(signal.as_raw()).unwrap();
+        kill_process(getpid(), signal).unwrap();
+        assert!(arrivals.wait(0, None));
+        assert_eq!(noted(), Some(signal.as_raw()));
+    }
 
     #[test]
     fn a_thread_that_waits_is_woken_by_a_signal_to_the_process() {
