@@ -270,7 +270,7 @@ pub enum Conflict {
     NoSource,
     /// No file may be copied at a time.
     NoJobs,
-    /// A copy that may be run again must say what its destination is: [`Plan::ambiguous_destination`].
+    /// A copy that may be run again must say what its destination is: [`Plan::ambiguous_if`].
     AmbiguousDestination,
     /// The backup of the first run would be lost.
     ResumeWithBackup,

@@ -342,7 +342,7 @@ pub enum Job {
 /// The destination operand and how to read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// A directory if it is one, else the name of the copy (`SOURCE... DEST`). See [`Plan::ambiguous_destination`].
+    /// A directory if it is one, else the name of the copy (`SOURCE... DEST`). See [`Plan::ambiguous_if`].
     Guess(OsString),
     /// Must be a directory (`--target-directory`).
     Directory(OsString),

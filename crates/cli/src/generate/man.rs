@@ -106,6 +106,7 @@ SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.
 Called as
 .BR cp ,
 the command ends by the signal itself.
+It always does where nobody reads its output any more (SIGPIPE).
 .SH ENVIRONMENT
 .TP
 .B VERSION_CONTROL

@@ -167,8 +167,8 @@ or
 .BR fail ,
 where such a copy fails.
 .TP
-.BR 129 ", " 130 ", " 143
-SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.
+.BR 129 ", " 130 ", " 141 ", " 143
+SIGHUP, SIGINT (Ctrl\-C), SIGPIPE or SIGTERM stopped the run.
 .SH EXAMPLES
 .TP
 Back up a machine that is switched off, and see what was saved:
