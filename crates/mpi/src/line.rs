@@ -187,7 +187,7 @@ impl<'w> Line<'w> {
     }
 
     /// Waits until all processes have come here, and takes in what somebody still sends meanwhile. MPI's own end of a job does
-    /// not do that everywhere: with MPICH over UCX a process that was still sending to one that had ended waited for ever. All
+    /// not do that everywhere: with MPICH over UCX a process that still sends to one that has ended seems to wait for ever. All
     /// meet at rank 0, with which all have talked before: what makes a new connection may end so, too.
     pub fn leave(&mut self) {
         match self.rank {

@@ -189,11 +189,12 @@ fn look_changed(subject: &Subject<'_>, inode: &Inode) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
     let (dest, is_it) = (subject.dest, |now: Inode| now.is_same_file_as(inode));
-    if dest.inode().is_ok_and(is_it)
+    // A link may lead to it.
+    if dest.inode_following().is_ok_and(is_it)
         && let Ok(dir) = dest.dir()
     {
         // The error that is reported anyway says that the file is not whole.
-        utimensat(dir, dest.name, &times, AtFlags::SYMLINK_NOFOLLOW).ok();
+        utimensat(dir, dest.name, &times, AtFlags::empty()).ok();
     }
 }
 

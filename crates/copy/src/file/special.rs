@@ -95,7 +95,8 @@ fn finish_special(
     entries: NewEntries,
 ) -> Result<Option<FileId>, Reported> {
     let dest = worker.report.check(held(subject.dest.open_path()), What::CannotStat, subject.dest.path)?;
-    // What was just made has one name, or none where the filesystem counts no links; anything else was put there by somebody, and is not ours to change.
+    // What was just made has one name, or none where the filesystem counts no links; anything else was put there by somebody,
+    // and is not ours to change.
     if created && (dest.0.links > 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
         return Err(worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
     }
