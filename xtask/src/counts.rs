@@ -1,6 +1,7 @@
 //! Tests that run, and what their runners say of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -41,10 +42,23 @@ pub struct Counts {
     pub passed: u64,
     pub failed: u64,
     pub ignored: u64,
-    pub failures: Vec<String>,
+    pub failures: Vec<Failure>,
     /// How cargo itself ended, if not well.
     pub trouble: Option<String>,
+    /// Whose output the lines are that follow: a place in `failures`.
+    explaining: Option<usize>,
 }
+
+/// A test that failed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    name: String,
+    /// The first lines of what it printed.
+    printed: Vec<String>,
+}
+
+/// How many lines of what a failed test printed stand in the summary: enough for a panic and what it compares.
+const LINES_OF_FAILURE: usize = 12;
 
 impl Counts {
     /// Runs the tests, shows their output and reads it.
@@ -80,7 +94,23 @@ impl Counts {
                 }
             }
         } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.to_owned());
+            self.failures.push(Failure { name: name.to_owned(), printed: Vec::new() });
+        } else {
+            self.explain(line);
+        }
+    }
+
+    /// Keeps what failed tests have printed, which their runner shows one by one under a heading.
+    fn explain(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.explaining = self.failures.iter().rposition(|failure| failure.name == name);
+        } else if line == "failures:" {
+            self.explaining = None;
+        } else if let Some(at) = self.explaining {
+            let printed = &mut self.failures[at].printed;
+            if printed.len() < LINES_OF_FAILURE && !line.trim().is_empty() {
+                printed.push(line.to_owned());
+            }
         }
     }
 
@@ -97,7 +127,7 @@ impl Counts {
         for (reason, times) in &reasons {
             println!("skipped {times} x: {reason}");
         }
-        for name in &self.failures {
+        for Failure { name, .. } in &self.failures {
             println!("failed: {name}");
         }
         // A test that skips, or skips a part, returns normally and the runner counts it as passed; here it is not.
@@ -105,7 +135,7 @@ impl Counts {
         let totals = format!("{passed} passed, {} failed, {skipped} skipped", self.failed);
         println!("tests: {totals}");
         if self.failed > 0 {
-            Err(totals)
+            Err(totals + &self.failures.iter().map(Failure::to_string).collect::<String>())
         } else if let Some(trouble) = &self.trouble {
             Err(format!("{totals}, but {trouble}"))
         } else if self.passed == 0 {
@@ -115,6 +145,14 @@ impl Counts {
         } else {
             Ok(totals)
         }
+    }
+}
+
+/// Lines for below the totals: of a log that is long, often only the end is kept, and that is where the summary stands.
+impl fmt::Display for Failure {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "\n        failed: {}", self.name)?;
+        self.printed.iter().try_for_each(|line| write!(to, "\n            {line}"))
     }
 }
 
@@ -137,12 +175,48 @@ mod tests {
             "test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.50s",
         ]);
         assert_eq!((counts.passed, counts.failed, counts.ignored), (7, 1, 2));
-        assert_eq!(counts.failures, ["c"]);
+        assert_eq!(counts.failures.iter().map(|failure| &*failure.name).collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]
     fn a_failure_is_a_failure() {
         assert!(counts(&["test result: FAILED. 3 passed; 1 failed; 0 ignored"]).judge("").is_err());
+    }
+
+    #[test]
+    fn the_verdict_names_the_tests_that_failed_and_what_they_printed() {
+        let why = counts(&[
+            "test a ... ok",
+            "test c::d ... FAILED",
+            "test e ... FAILED",
+            "",
+            "failures:",
+            "",
+            "---- c::d stdout ----",
+            "",
+            "thread 'c::d' panicked at x.rs:1:2:",
+            "not equal",
+            "",
+            "---- e stdout ----",
+            "",
+            "thread 'e' panicked at x.rs:3:4:",
+            "",
+            "failures:",
+            "    c::d",
+            "    e",
+            "",
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored",
+        ])
+        .judge("");
+        let lines = [
+            "1 passed, 2 failed, 0 skipped",
+            "        failed: c::d",
+            "            thread 'c::d' panicked at x.rs:1:2:",
+            "            not equal",
+            "        failed: e",
+            "            thread 'e' panicked at x.rs:3:4:",
+        ];
+        assert_eq!(why, Err(lines.join("\n")));
     }
 
     #[test]

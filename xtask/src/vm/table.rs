@@ -92,7 +92,9 @@ impl Table {
         let totals = format!("{right} passed, {wrong} failed, {skipped} skipped");
         println!("\nvm: {totals}");
         if wrong > 0 || right == 0 {
-            return Err(totals);
+            // Named again in the summary: of a log that is long, often only the end is kept.
+            let named = self.rows.iter().filter(|row| row.verdict == Verdict::Wrong);
+            return Err(totals + &named.map(|row| format!("\n        {row}")).collect::<String>());
         }
         if skipped > 0 && shell::in_ci() {
             return Err(format!("{totals}, and in CI nothing may be skipped"));
