@@ -269,10 +269,11 @@ impl Growth {
         let growth = (old_size < end).then_some(Growth { old_size, new_size: end });
         match kernel.allocate(job.dest.as_fd(), start, end - start) {
             Ok(()) => growth,
-            // Writes go on without, and will tell if there is no space; but what was allocated must not lengthen the file.
+            // Writes go on without, and will tell if there is no space; but what was allocated must not lengthen the file. What
+            // is behind the range somebody else has written.
             Err(_) => growth.and_then(|growth| {
                 let size = kernel.size(job.dest.as_fd()).ok()?;
-                (size > old_size).then_some(Growth { new_size: size, ..growth })
+                (size > old_size).then_some(Growth { new_size: size.min(end), ..growth })
             }),
         }
     }

@@ -11,6 +11,7 @@ use haul_io::engine::{End, Engine, FailedOn, Failure, Needs, Refusal, Tuning, Ze
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::queue::{Completion, MOST_SLOTS, Queue, QueueKind, Request};
+use haul_sys::rustix;
 use haul_testbed::{assert_same_contents, create_painted, painted};
 
 use crate::harness::{copy_in_jobs, dest, job, run, source, suiting};
@@ -561,6 +562,34 @@ fn a_destination_that_was_allocated_ahead_ends_with_what_was_moved() {
             let expected = Failure { on: FailedOn::Write, errno: Errno::NOSPC };
             assert_eq!((outcome.end, outcome.moved.total()), (End::Failed(expected), 2 * BLOCK), "{name}");
             assert!(fs::read(&b).unwrap() == painted(2 * BLOCK as usize), "{name} on {}", place.name);
+            fs::remove_file(&b).unwrap();
+        }
+        fs::remove_file(&a).unwrap();
+    }
+}
+
+/// Allocation fails, and meanwhile somebody else writes what is behind the range.
+#[derive(Debug)]
+struct NotAllocated;
+
+impl Kernel for NotAllocated {
+    fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        rustix::io::pwrite(fd, &painted(3 * BLOCK as usize)[2 * BLOCK as usize..], offset + len)?;
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
+#[test]
+fn what_others_write_behind_a_range_that_could_not_be_allocated_stays() {
+    for place in Places::new().where_there_is("direct I/O", |place| place.direct) {
+        let dir = &place.dir;
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        create_painted(&a, 3 * BLOCK);
+        for name in queued(place) {
+            let mut engine = make_on(Arc::new(NotAllocated), name, &TUNING);
+            let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, 2 * BLOCK));
+            assert_eq!(outcome.end, End::Complete, "{name}");
+            assert_same_contents(&a, &b);
             fs::remove_file(&b).unwrap();
         }
         fs::remove_file(&a).unwrap();
