@@ -234,6 +234,33 @@ fn a_move_that_fails_leaves_no_second_name() {
 }
 
 #[test]
+fn a_numbered_backup_replaces_nothing_where_renames_cannot_refuse() {
+    let dir = temp_dir();
+    // No room for a number, so that the name of the backup is taken.
+    let (old, taken) = ("x".repeat(254), "x".repeat(253) + "~");
+    for (name, text) in [("new", "new"), (&*old, "old"), (&*taken, "precious")] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    let strace = ["-e", "inject=renameat2:error=EINVAL"];
+    let Some(output) = run_injected(dir.path(), &strace, &["--backup=numbered", "new", &old]) else { return };
+    assert_eq!(output.status.code(), Some(1), "{:?}", lines(&output));
+    assert!(lines(&output)[0].contains("File exists"), "{:?}", lines(&output));
+    assert_eq!(fs::read(dir.path().join(&old)).unwrap(), b"old");
+    assert_eq!(fs::read(dir.path().join(&taken)).unwrap(), b"precious");
+}
+
+#[test]
+fn a_file_gets_a_name_that_is_free_where_renames_cannot_refuse() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("a"), "text").unwrap();
+    let strace = ["-e", "inject=renameat2:error=EINVAL"];
+    let Some(output) = run_injected(dir.path(), &strace, &["--atomic", "a", "b"]) else { return };
+    assert!(output.status.success(), "{:?}", lines(&output));
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"text");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
 fn an_old_file_whose_close_fails_is_copied_again_by_the_next_update() {
     let dir = temp_dir();
     for (tree, text) in [("source", "new"), ("dest", "old")] {

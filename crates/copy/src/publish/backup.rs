@@ -8,7 +8,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 
-use super::replace::make_or_replace;
+use super::replace::{make_or_replace, rename_to_free};
 use super::temporary::TemporaryNames;
 use crate::plan::{Backup, Plan};
 use crate::walk::{Listing, Spot};
@@ -26,14 +26,10 @@ pub(crate) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
             dest.rename_to(&name)?;
             return Ok(name);
         }
-        match dest.rename_to_free(&name) {
+        match rename_to_free(dest, &name) {
             Ok(()) => return Ok(name),
             // Another process made this number meanwhile: look again. A name without room for a number has no other.
             Err(Errno::EXIST) if number_of_backup(dest, &name).is_some() => taken = number_of_backup(dest, &name),
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                dest.rename_to(&name)?;
-                return Ok(name);
-            }
             Err(errno) => return Err(errno),
         }
     }

@@ -12,15 +12,24 @@ use super::temporary::{TemporaryNames, temporary_name};
 use crate::links::Made;
 use crate::walk::Spot;
 
-/// Where filesystem or kernel cannot refuse a name that is taken, it is looked at first.
+/// Gives an entry another name in its directory, unless that is taken: EEXIST. Where kernel or filesystem cannot refuse such a
+/// rename, it is looked at first. No link, which a server would refuse: an old name that is removed while a process of this
+/// machine has the file open gets a third one from a client of NFS, whose removal later moves the times of the directory.
 pub(crate) fn rename_to_free(spot: Spot<'_>, last: &OsStr) -> Result<(), Errno> {
     match spot.rename_to_free(last) {
-        Err(Errno::INVAL | Errno::NOSYS) => match spot.beside(last, spot.path).inode() {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => spot.rename_to(last),
-            Err(errno) => Err(errno),
-        },
+        Err(Errno::INVAL | Errno::NOSYS) => rename_if_free((spot, spot.name), (spot, last)),
         result => result,
+    }
+}
+
+/// Looks at the new name as the server has it now, and renames. A client goes by what it remembers, also that there is nothing
+/// of a name, until its directory has another change attribute.
+fn rename_if_free((source, name): (Spot<'_>, &OsStr), (dest, last): (Spot<'_>, &OsStr)) -> Result<(), Errno> {
+    dest.beside(OsStr::new("."), dest.path).inode_now(true)?;
+    match dest.beside(last, dest.path).inode_now(false) {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => renameat(source.dir()?, name, dest.dir()?, last),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -41,24 +50,21 @@ pub(crate) fn rename_to_other(
     renameat(from, name, to, last)
 }
 
-/// The same to a name that is free, where the kernel or the filesystem cannot refuse one that is taken: a link refuses it. What
-/// cannot have two names has to be looked for.
+/// The same to a name that is free, where the kernel or the filesystem (NFS) cannot refuse to rename to one that is taken: a link
+/// refuses it, also where a client remembers that nothing is there. Without links there is nothing better than to look first.
 fn link_to_free((source, name): (Spot<'_>, &OsStr), (dest, last): (Spot<'_>, &OsStr)) -> Result<(), Errno> {
     let (from, to) = (source.dir()?, dest.dir()?);
     if source.beside(name, source.path).inode()?.kind != Kind::Directory {
         match linkat(from, name, to, last, AtFlags::empty()) {
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {}
             Ok(()) => {
                 return unlinkat(from, name, AtFlags::empty()).inspect_err(|_| take_back((source, name), (dest, last)));
             }
-            Err(errno) => return Err(errno),
+            Err(Errno::EXIST) => return Err(Errno::EXIST),
+            // No links here, or not of this file. What else is wrong, the rename says, too.
+            Err(_) => {}
         }
     }
-    match dest.beside(last, dest.path).inode() {
-        Ok(_) => Err(Errno::EXIST),
-        Err(Errno::NOENT) => renameat(from, name, to, last),
-        Err(errno) => Err(errno),
-    }
+    rename_if_free((source, name), (dest, last))
 }
 
 /// Removes a second name of a file, if the first is there.

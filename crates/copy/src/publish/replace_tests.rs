@@ -140,3 +140,17 @@ fn where_a_taken_name_cannot_be_refused_a_file_is_linked_and_a_directory_looked_
     assert_eq!(fs::read(dir.path().join("free")).unwrap(), b"file");
     assert!(dir.path().join("other").is_dir() && !dir.path().join("file").exists() && !dir.path().join("dir").exists());
 }
+
+#[test]
+fn a_name_that_is_taken_is_refused_by_a_link_where_no_rename_does() {
+    let dir = temp_dir();
+    let here = held(dir.path());
+    let spot = |name: &'static str| Spot::new(here.as_fd(), OsStr::new(name), Path::new(name));
+    fs::write(dir.path().join("new"), "new").unwrap();
+    fs::write(dir.path().join("taken"), "old").unwrap();
+    let name = |last| link_to_free((spot("new"), OsStr::new("new")), (spot("new"), OsStr::new(last)));
+    assert_eq!(name("taken"), Err(Errno::EXIST));
+    assert_eq!(name("free"), Ok(()));
+    let [taken, free] = ["taken", "free"].map(|name| fs::read_to_string(dir.path().join(name)).unwrap());
+    assert_eq!((&*taken, &*free, dir.path().join("new").exists()), ("old", "new", false));
+}
