@@ -23,6 +23,8 @@ pub(crate) enum Item {
         parent: ParentDirectory,
         last: OsString,
         follow: bool,
+        /// What stands there by then goes.
+        replaces: bool,
     },
     /// A directory that is full, and gets its attributes.
     Directory(FullDirectory),
@@ -88,7 +90,13 @@ mod tests {
     fn item(bench: &Bench, last: &str) -> Item {
         let dir = bench.root();
         let parent = ParentDirectory::Own(bench.to("b").dir().unwrap().try_clone_to_owned().unwrap(), last.into());
-        Item::Link { made: Made { dir, name: "b".into(), id: None }, parent, last: last.into(), follow: false }
+        Item::Link {
+            made: Made { dir, name: "b".into(), id: None },
+            parent,
+            last: last.into(),
+            follow: false,
+            replaces: false,
+        }
     }
 
     fn names(items: &[Item]) -> Vec<&str> {

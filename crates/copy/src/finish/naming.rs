@@ -80,10 +80,15 @@ pub(crate) fn give_names_if_one_is(worker: &mut Worker<'_>, dest: Spot<'_>) {
 }
 
 /// Makes the entry another name of what was made, when that has its own.
-pub(crate) fn link_later(worker: &mut Worker<'_>, made: &Made, subject: &Subject<'_>) -> Result<(), Errno> {
+pub(crate) fn link_later(
+    worker: &mut Worker<'_>,
+    made: &Made,
+    subject: &Subject<'_>,
+    replaces: bool,
+) -> Result<(), Errno> {
     let parent = ParentDirectory::of(subject.dest, subject.sides)?;
     let last = subject.dest.name.to_owned();
-    enqueue(worker, Item::Link { made: made.clone(), parent, last, follow: subject.follow() }, 0);
+    enqueue(worker, Item::Link { made: made.clone(), parent, last, follow: subject.follow(), replaces }, 0);
     Ok(())
 }
 
@@ -131,10 +136,15 @@ pub(crate) fn give_names(worker: &mut Worker<'_>) {
                     shared.stays.lose();
                 }
             }
-            Item::Link { made, parent, last, follow } => {
+            Item::Link { made, parent, last, follow, replaces } => {
                 let path = parent.path(&last);
-                if let Err(errno) = link_now(worker, &made, Spot::new(parent.as_fd(), &last, &path), None, follow) {
+                let dest = Spot::new(parent.as_fd(), &last, &path);
+                if let Err(errno) = link_now(worker, &made, dest, None, (follow, replaces)) {
                     worker.report.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
+                    if errno == Errno::EXIST {
+                        // As above.
+                        shared.stays.lose();
+                    }
                 }
             }
             Item::Directory(directory) => directories::finish_directory(worker, &directory),
@@ -229,15 +239,16 @@ fn give_synced_name(worker: &mut Worker<'_>, ready: &Ready) {
     }
 }
 
-/// Makes the entry another name of what was made. `here` is its directory, if that is known.
+/// Makes the entry another name of what was made, in the place of what stands there if it `replaces` that. `here` is its directory,
+/// if that is known.
 pub(crate) fn link_now(
     worker: &mut Worker<'_>,
     made: &Made,
     dest: Spot<'_>,
     here: Option<FileId>,
-    follow: bool,
+    (follow, replaces): (bool, bool),
 ) -> Result<(), Errno> {
-    if link_to(made, dest, here, follow, worker.cx.temporary_names())? {
+    if link_to(made, dest, here, follow, worker.cx.names_if(replaces))? {
         worker.report.tell(&Event::Removed(dest.path.into()));
     }
     worker.report.stats.hard_links += 1;

@@ -194,7 +194,7 @@ fn name_file_and_link(bench: &Bench) -> Ran<()> {
         let ready = ready(bench, "b", "new");
         let made = Made { dir: bench.root(), name: "b".into(), id: Some(ready.id) };
         wait_for_device(worker, ready);
-        link_later(worker, &made, &bench_of).unwrap();
+        link_later(worker, &made, &bench_of, false).unwrap();
         give_names(worker);
     })
 }

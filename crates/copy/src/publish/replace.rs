@@ -116,21 +116,21 @@ pub(crate) fn make_or_replace(
     }
 }
 
-/// Makes `dest` another name of what was made, and replaces what stands there in one step. `here` is the directory of
-/// `dest`, if it is known; one of the `names` is what it has in between.
+/// Makes `dest` another name of what was made, and with `names` replaces what stands there in one step; one of them is what it
+/// has in between. `here` is the directory of `dest`, if it is known.
 ///
 /// The inode is taken hold of first, and must be the one that was made: whatever was put under its name meanwhile, a
 /// symbolic link above all, gets no name from us. With `follow` a symbolic link under the name leads to what was made
 /// (it was written through); without, it is itself what was made.
 ///
 /// # Errors
-/// ESTALE if something else stands there now; else what the kernel says.
+/// ESTALE if something else stands there now; EEXIST if `dest` is taken and nothing may be replaced; else what the kernel says.
 pub(crate) fn link_to(
     made: &Made,
     dest: Spot<'_>,
     here: Option<FileId>,
     follow: bool,
-    names: &TemporaryNames,
+    names: Option<&TemporaryNames>,
 ) -> Result<bool, Errno> {
     let reopened;
     let dir = if here == Some(made.dir.id) {
@@ -146,10 +146,15 @@ pub(crate) fn link_to(
         return Err(Errno::STALE);
     }
     let object = Object { fd: held.as_fd(), path_only: true };
-    make_or_replace(dest, Some(names), |name| match object.link_at(dest.dir()?, name) {
+    let linked = make_or_replace(dest, names, |name| match object.link_at(dest.dir()?, name) {
         Err(Errno::NOENT) => link_by_name(made, dir, dest, name, wanted),
         result => result,
-    })
+    });
+    match linked {
+        // As where a server answers a request that it has carried out already.
+        Err(Errno::EXIST) if names.is_none() && dest.inode().is_ok_and(|inode| inode.id == wanted) => Ok(false),
+        linked => linked,
+    }
 }
 
 /// The way where /proc is missing and the kernel is old: by the name, and the result is looked at.

@@ -43,7 +43,7 @@ fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<bool, 
         Spot::new(here.as_fd(), OsStr::new("dest"), &dest),
         Some(id_of(dir.path())),
         follow,
-        &TemporaryNames::anybodys(),
+        Some(&TemporaryNames::anybodys()),
     );
     (dir, result)
 }

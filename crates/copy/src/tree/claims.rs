@@ -172,12 +172,18 @@ pub(crate) enum Instead {
     Copy { claimed: bool },
 }
 
-/// Makes the entry a name of what was made before for another name of the source.
-pub(crate) fn link_to_earlier(worker: &mut Worker<'_>, mut earlier: Made, subject: &Subject<'_>) -> Instead {
+/// Makes the entry a name of what was made before for another name of the source, in the place of what stands there if it
+/// `replaces` that.
+pub(crate) fn link_to_earlier(
+    worker: &mut Worker<'_>,
+    mut earlier: Made,
+    subject: &Subject<'_>,
+    replaces: bool,
+) -> Instead {
     loop {
         let linked = match worker.cx.plan.names_wait() && subject.inode.links < MANY {
-            true => naming::link_later(worker, &earlier, subject),
-            false => link_at_once(worker, &earlier, subject),
+            true => naming::link_later(worker, &earlier, subject, replaces),
+            false => link_at_once(worker, &earlier, subject, replaces),
         };
         let full = match linked {
             Ok(()) => return Instead::Done,
@@ -214,13 +220,14 @@ fn name_of_another(worker: &mut Worker<'_>, full: Made, subject: &Subject<'_>) -
     }
 }
 
-fn link_at_once(worker: &mut Worker<'_>, made: &Made, subject: &Subject<'_>) -> Result<(), Errno> {
+fn link_at_once(worker: &mut Worker<'_>, made: &Made, subject: &Subject<'_>, replaces: bool) -> Result<(), Errno> {
     let here = subject.level.dir.map(|dir| dir.id);
-    match naming::link_now(worker, made, subject.dest, here, subject.follow()) {
+    let how = (subject.follow(), replaces);
+    match naming::link_now(worker, made, subject.dest, here, how) {
         // What it is to be a name of may wait for its own.
         Err(Errno::NOENT | Errno::STALE) if worker.cx.plan.names_wait() => {
             naming::give_names(worker);
-            naming::link_now(worker, made, subject.dest, here, subject.follow())
+            naming::link_now(worker, made, subject.dest, here, how)
         }
         linked => linked,
     }

@@ -86,7 +86,7 @@ pub(crate) fn visit(
             plan_other_name(&mut walker.worker, &subject, found.as_ref(), &earlier);
             return None;
         }
-        Earlier::Made(earlier) => match entry::instead_of_copying(&mut walker.worker, earlier, &subject, top) {
+        Earlier::Made(earlier) => match entry::instead_of_copying(&mut walker.worker, earlier, &subject, top, false) {
             Instead::Copy { claimed } => (claimed, true),
             Instead::Done | Instead::Failed => return None,
         },

@@ -45,7 +45,8 @@ pub(crate) fn visit(
     if let Earlier::Made(earlier) = earlier {
         // It is seldom copied all the same, and to find the other name takes descriptors.
         subject.opened = None;
-        match instead_of_copying(&mut walker.worker, earlier, &subject, top) {
+        let replaces = walker.worker.cx.plan.force || state.existing.is_some() || state.replaces;
+        match instead_of_copying(&mut walker.worker, earlier, &subject, top, replaces) {
             Instead::Copy { claimed: now } => claimed = now,
             Instead::Done => return None,
             Instead::Failed => {
@@ -256,15 +257,16 @@ pub(crate) fn through_just_made_link(walker: &Walker<'_>, subject: &Subject<'_>,
     entry.is_ok_and(|entry| entry.kind == Kind::SymbolicLink && walker.operands.have_made(subject.dest, &entry))
 }
 
-/// The source was met before.
+/// The source was met before. What stands at the destination goes if the entry `replaces` it.
 pub(crate) fn instead_of_copying(
     worker: &mut Worker<'_>,
     earlier: Made,
     subject: &Subject<'_>,
     top: &mut Top,
+    replaces: bool,
 ) -> Instead {
     if subject.inode.kind != Kind::Directory {
-        return claims::link_to_earlier(worker, earlier, subject);
+        return claims::link_to_earlier(worker, earlier, subject, replaces);
     }
     let (source, dest) = (subject.source, subject.dest);
     let is_entry = |spot: Spot<'_>| {

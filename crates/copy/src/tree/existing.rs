@@ -424,7 +424,7 @@ fn is_name_of_other_copy(worker: &mut Worker<'_>, subject: &Subject<'_>, stands:
         Earlier::Nothing => return false,
         Earlier::Unknown => return true,
         Earlier::Made(earlier) if stands.is_some() && earlier.id == stands => return true,
-        Earlier::Made(earlier) => match claims::link_to_earlier(worker, earlier, subject) {
+        Earlier::Made(earlier) => match claims::link_to_earlier(worker, earlier, subject, true) {
             Instead::Done | Instead::Failed => return true,
             Instead::Copy { .. } => {}
         },

@@ -24,9 +24,9 @@ fn made(bench: &Bench) -> Made {
 }
 
 /// Makes `dest` another name of what was made for the source.
-fn link(bench: &Bench, made: Made, dest: &str) -> Ran<Instead> {
+fn link(bench: &Bench, made: Made, dest: &str, replaces: bool) -> Ran<Instead> {
     let (subject, root) = (bench.subject("other", dest), bench.root());
-    bench.run(|worker| link_to_earlier(worker, made, &at(&top_level(&root), subject)))
+    bench.run(|worker| link_to_earlier(worker, made, &at(&top_level(&root), subject), replaces))
 }
 
 fn are_one_file(bench: &Bench, names: [&str; 2]) -> bool {
@@ -37,7 +37,7 @@ fn are_one_file(bench: &Bench, names: [&str; 2]) -> bool {
 #[test]
 fn the_second_name_is_a_link_to_the_first_copy() {
     let bench = linked(plan());
-    let ran = link(&bench, made(&bench), "b");
+    let ran = link(&bench, made(&bench), "b", false);
     assert!(matches!(ran.value, Instead::Done));
     ran.says(&[]);
     assert!(are_one_file(&bench, ["first", "b"]));
@@ -47,9 +47,33 @@ fn the_second_name_is_a_link_to_the_first_copy() {
 #[test]
 fn a_link_takes_the_place_of_what_stands_there() {
     let bench = linked(plan()).dest("b", "old");
-    let ran = link(&bench, made(&bench), "b");
+    let ran = link(&bench, made(&bench), "b", true);
     assert!(matches!(ran.value, Instead::Done));
     ran.says(&["removed b"]);
+    assert_eq!(bench.tree(), ["b: copy", "first: copy"]);
+}
+
+#[test]
+fn a_link_takes_no_place_where_nothing_was_when_it_was_looked() {
+    for durable in [Durable::None, Durable::File] {
+        let bench = linked(Plan { durable, ..plan() }).dest("b", "of somebody else");
+        let (subject, root, made) = (bench.subject("other", "b"), bench.root(), made(&bench));
+        let ran = bench.run(|worker| {
+            link_to_earlier(worker, made, &at(&top_level(&root), subject), false);
+            naming::give_names(worker);
+        });
+        ran.says(&[&format!(r#"error: cannot create hard link "b" to "dest/first": {}"#, Errno::EXIST)]);
+        assert_eq!(bench.tree(), ["b: of somebody else", "first: copy"]);
+    }
+}
+
+#[test]
+fn a_link_that_is_there_already_is_no_error() {
+    let bench = linked(plan());
+    fs::hard_link(bench.dest_path("first"), bench.dest_path("b")).unwrap();
+    let ran = link(&bench, made(&bench), "b", false);
+    assert!(matches!(ran.value, Instead::Done));
+    ran.says(&[]);
     assert_eq!(bench.tree(), ["b: copy", "first: copy"]);
 }
 
@@ -59,7 +83,7 @@ fn a_copy_that_was_replaced_meanwhile_gets_no_names() {
     // The old one stays, so that its number is not given to another.
     fs::rename(bench.dest_path("first"), bench.dest_path("moved")).unwrap();
     fs::write(bench.dest_path("first"), "of somebody else").unwrap();
-    let ran = link(&bench, made(&bench), "b");
+    let ran = link(&bench, made(&bench), "b", false);
     assert!(matches!(ran.value, Instead::Failed));
     ran.says(&[&format!(r#"error: cannot create hard link "b" to "dest/first": {}"#, Errno::STALE)]);
     assert_eq!(bench.tree(), ["first: of somebody else", "moved: copy"]);
@@ -70,7 +94,7 @@ fn a_name_waits_where_names_wait() {
     let bench = linked(Plan { durable: Durable::File, ..plan() });
     let (subject, root, made) = (bench.subject("other", "b"), bench.root(), made(&bench));
     let ran = bench.run(|worker| {
-        let linked = link_to_earlier(worker, made, &at(&top_level(&root), subject));
+        let linked = link_to_earlier(worker, made, &at(&top_level(&root), subject), false);
         let before = bench.tree();
         naming::give_names(worker);
         (matches!(linked, Instead::Done), before)
@@ -85,7 +109,7 @@ fn a_source_of_very_many_names_is_linked_at_once() {
     let bench = linked(Plan { durable: Durable::File, ..plan() });
     let (mut subject, root) = (bench.subject("other", "b"), bench.root());
     subject.inode.links = MANY;
-    let ran = bench.run(|worker| link_to_earlier(worker, made(&bench), &at(&top_level(&root), subject)));
+    let ran = bench.run(|worker| link_to_earlier(worker, made(&bench), &at(&top_level(&root), subject), false));
     assert!(matches!(ran.value, Instead::Done));
     assert_eq!(bench.tree(), ["b: copy", "first: copy"]);
 }
@@ -136,6 +160,6 @@ fn a_fifo_of_two_names_stays_one() {
     fs::hard_link(bench.source_path("a"), bench.source_path("other")).unwrap();
     bench.make_fifo("first");
     let made = Made { id: Some(bench.to("first").inode().unwrap().id), ..made_at(&bench.root(), bench.to("first")) };
-    assert!(matches!(link(&bench, made, "b").value, Instead::Done));
+    assert!(matches!(link(&bench, made, "b", false).value, Instead::Done));
     assert!(are_one_file(&bench, ["first", "b"]));
 }
