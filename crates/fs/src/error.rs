@@ -53,6 +53,7 @@ impl Error {
         match self.errno {
             Some(errno) => ErrorKind::of(errno),
             None if self.what.is_change() => ErrorKind::Changed,
+            None if self.what.is_damage() => ErrorKind::Damaged,
             None => ErrorKind::Refused,
         }
     }
@@ -110,6 +111,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The source changed while it was copied.
     Changed,
+    /// A copy is incomplete or differs from its source.
+    Damaged,
     /// haul will not do it, though the kernel would.
     Refused,
     /// Anything else.
@@ -129,6 +132,7 @@ impl ErrorKind {
             ErrorKind::Name => "name",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Changed => "changed",
+            ErrorKind::Damaged => "damaged",
             ErrorKind::Refused => "refused",
             ErrorKind::Other => "other",
         }
@@ -447,7 +451,13 @@ impl What {
                 | What::KeepsChanging
                 | What::UnlikeItsCopy
                 | What::ChangedBeforeRemoval
+                | What::SourceWritten
         )
+    }
+
+    /// Whether it says that a copy is not what it shall be.
+    fn is_damage(self) -> bool {
+        matches!(self, What::Damaged | What::Lost | What::PartialMayRemain | What::Mismatch | What::MismatchInPlace)
     }
 
     /// The message with its places filled in.
@@ -487,6 +497,7 @@ mod tests {
             (error(What::Writing).errno(Errno::DQUOT), ErrorKind::Space),
             (error(What::CannotOpen).errno(Errno::ACCESS), ErrorKind::Permission),
             (error(What::ReplacedWhileCopied), ErrorKind::Changed),
+            (error(What::Mismatch), ErrorKind::Damaged),
             (error(What::SameFile), ErrorKind::Refused),
             (error(What::Closing).errno(Errno::CHILD), ErrorKind::Other),
         ] {
