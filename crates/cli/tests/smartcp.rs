@@ -214,6 +214,17 @@ fn an_image_in_use_is_copied_whole_with_a_warning_unless_it_is_a_snapshot() {
 }
 
 #[test]
+fn an_image_of_a_suspended_machine_is_not_proposed_as_a_snapshot() {
+    let dir = place();
+    image(&dir.path().join("image"));
+    fs::write(dir.path().join("image.save"), "LibvirtQemudSave").expect("it can be written");
+    let expected = "DIR/smartcp: warning: 'image' is in use and is copied whole: \
+                    a virtual machine was suspended with it: image.save\n";
+    assert_eq!(run(dir.path(), &["image", "copy"]), (Some(0), String::new(), expected.to_owned()));
+    assert_same_contents(dir.path().join("image"), dir.path().join("copy"));
+}
+
+#[test]
 fn wrong_command_lines_are_refused_with_a_hint() {
     let dir = place();
     for (arguments, message) in [

@@ -59,6 +59,15 @@ pub enum InUse {
     Suspended(PathBuf),
 }
 
+impl InUse {
+    /// Whether something outside the image may need what its own maps call free: another disk, or the memory of a machine that
+    /// is suspended. Then it does not help that nothing changes meanwhile.
+    #[must_use]
+    pub fn is_continued(&self) -> bool {
+        matches!(self, InUse::Base(_) | InUse::Hidden(_) | InUse::Suspended(_))
+    }
+}
+
 impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

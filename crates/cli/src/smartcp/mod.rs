@@ -349,7 +349,8 @@ impl Observer for Printer<'_> {
             // For programs that draw it: whatever opening and maps take, the first point is at 0.
             Event::Begun(stats) if request.json => self.command.out(words::json(stats, self.source).as_bytes()),
             Event::InUse(user) => {
-                warn(&format!(" is in use and is copied whole: {user}; if it is a frozen snapshot, use --snapshot"));
+                let hint = if user.is_continued() { "" } else { "; if it is a frozen snapshot, use --snapshot" };
+                warn(&format!(" is in use and is copied whole: {user}{hint}"));
             }
             Event::Mapped(map) if request.debug => command.show(format!("Map:\n{map}").as_bytes()),
             Event::KeptWhole(why) => warn(&format!(" is kept whole: {why}")),
