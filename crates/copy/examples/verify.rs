@@ -1,5 +1,5 @@
 //! Copies a file or a tree, reads every copy back from its device and compares it: `cargo run --example verify -- SOURCE DEST`.
-//! What went wrong is listed, file by file.
+//! What went wrong is listed, up to 100 errors.
 #![forbid(unsafe_code)]
 
 use std::env::args_os;

@@ -68,7 +68,7 @@ pub const FLAGS: &[Flag] = &[
         help: "leave out what a pattern in FILE matches",
         details: "FILE is written as a .gitignore file is: a pattern in each line; ! before one to include what it \
                   matches; # before a comment. As there, the last line of FILE that matches decides. - is standard \
-                  input.",
+                  input. FILE is a regular file of at most 1 GiB.",
         effect: Value(read_rules),
         modes: &[Mode::Compare],
         ..Flag::own(Source)
@@ -129,7 +129,8 @@ pub const FLAGS: &[Flag] = &[
         argument: Required("FILE"),
         values: Values::File,
         help: "copy only the names in FILE, which are below SOURCE",
-        details: "A name in each line, - is standard input; SOURCE is one directory. As with rsync, slashes before a name \
+        details: "A name in each line, - is standard input; SOURCE is one directory. FILE is a regular file of at most 1 GiB: for \
+                  the output of a program give -. As with rsync, slashes before a name \
                   and empty lines do not count, the directories on the way to a name are made with their attributes, and \
                   a name that is not there is an error while the others are copied. A directory in FILE is made without \
                   what is in it unless -r is given, which -a alone does not mean here; . and / are SOURCE itself. .. in a name, and a FILE that \

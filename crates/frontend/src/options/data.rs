@@ -136,7 +136,7 @@ pub const FLAGS: &[Flag] = &[
                   it is mounted, locked, or open for writing, if the memory of a suspended machine lies beside it \
                   (FILE.save of libvirt, *.vmss of VMware, Snapshots/*.sav of VirtualBox), or if another disk there goes \
                   on from it (the overlay of a snapshot, a differencing disk). Do not give this option for an image from \
-                  which another disk goes on. A user who may not take \
+                  which another disk or a suspended machine goes on. A user who may not take \
                   leases on the file (not its owner, without privileges) sees only the user's own writers. haul \
                   notices writes during the copy with this option, too.",
         effect: Switch(|draft| draft.plan.snapshot = true),
@@ -182,7 +182,7 @@ pub const FLAGS: &[Flag] = &[
                   filesystem has it) is there when haul ends, costs little CPU time and leaves the memory to others, \
                   but reading it next means reading the device. With auto, a file goes to the device in three cases: \
                   it has at least 2 GiB without holes, it has more than an eighth of the memory that is available (a \
-                  control group's limit counts), or the copies of this run fill half of that memory. A file below 32 \
+                  control group's limit counts), or the copies of this run fill half of that memory. To a block device, every file of 32 MiB and more does. A file below 32 \
                   MiB never does. On disks with heads the limit is a quarter of the memory and no fixed size; it is a \
                   fifth for files in memory that go to XFS, or from another filesystem to ext4. What such a copy reads \
                   stays in memory only if it was there before. With drop, files below 4 MiB stay in memory all the \
@@ -205,7 +205,7 @@ pub const FLAGS: &[Flag] = &[
             own("kernel", "when the kernel likes, as with cp"),
         ]),
         help: "when to write dirty pages back; auto by default",
-        details: "The kernel lets programs fill a fifth of the available memory with dirty pages. Where the device is \
+        details: "Called as cp the default is kernel. The kernel lets programs fill a fifth of the available memory with dirty pages. Where the device is \
                   slow, such as a USB stick, the copy seems to be done long before umount(8) or a sync is. With auto, \
                   once 64 MiB or a file of that size are copied to a block device, haul times how quickly it writes 8 \
                   MiB of it, and again 8 MiB after each further GiB. If that is less than 100 MB/s, haul begins write-back of all further data as soon as it is \
@@ -248,6 +248,7 @@ pub const FLAGS: &[Flag] = &[
         help: "copy at most N files at the same time",
         details: "Without this option haul finds the number while copying: it starts with the number of processors (at \
                   least 8 where a server has the files, as with NFS) and rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. \
+                  Without -r files are copied one after another, whatever N is. \
                   One thread copies trees with -L, and of what is at the destination already that in which the order of \
                   the names could matter.",
         effect: Value(|draft, given| {
@@ -329,7 +330,7 @@ pub const FLAGS: &[Flag] = &[
         details: "The words limit=RATE[,IOPS], yield=on and yield=off in FILE take effect when the copy begins, within \
                   a second after FILE has changed, and at once on SIGUSR2. What FILE does not name stays as it was. \
                   Comments go from # to the end of a line. If FILE has any other word in it, haul warns and changes \
-                  nothing. FILE need not exist. Without this option haul ignores SIGUSR2, unless it was called as cp.",
+                  nothing. FILE need not exist; at most 4 KiB of it are read. Without this option haul ignores SIGUSR2, unless it was called as cp.",
         effect: Value(|draft, given| {
             draft.run.throttling.control = given.path();
             Ok(())

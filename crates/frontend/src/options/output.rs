@@ -92,7 +92,8 @@ pub const FLAGS: &[Flag] = &[
                   -0; a name may be there twice. haul -a -r --files-from=FILE with the same operands copies these again \
                   and nothing else, so DEST must mean one thing: -T, -t, or a slash at its end. What is about no entry, such as a journal that cannot be written, is a dot, which \
                   stands for all of SOURCE, and so is SOURCE itself. What was not begun, since a signal or \
-                  --fail-fast stopped the copy, is not in FILE. FILE gets its name when the copy has ended, and is empty if nothing failed. haul \
+                  --fail-fast stopped the copy, is not in FILE. FILE gets its name when the copy has ended, and is empty if nothing failed. \
+                  Without -0 it is not written, which is an error, if a name that failed has a line break in it. haul \
                   does not copy it if it is in the source, and never replaces a file there. It does not go with \
                   -L, --parents, --move, --list, --list-out, --compare and --dry-run.",
         effect: Value(|draft, given| {
@@ -123,7 +124,7 @@ pub const FLAGS: &[Flag] = &[
                   The exit status is 1 if anything differs, and 2 if haul cannot look at something. Goes with -a, -d, \
                   -l, -p, -r, -t, -v, -x, -H, -L, -P, -T, --preserve, --no-preserve, --attributes-only, --jobs, and what chooses \
                   entries: --exclude, --include, --exclude-from, --exclude-caches, --max-size, --min-size, --newer-than, \
-                  --files-from and -0.",
+                  --files-from, -0, --skip-offline and --open-noatime.",
         effect: Switch(|draft| draft.modes.push(Mode::Compare)),
         modes: &[Mode::Compare],
         ..Flag::own(Output)

@@ -89,7 +89,8 @@ pub const FLAGS: &[Flag] = &[
         help: "print the digest of each file that is copied",
         details: "The digest is that of the source's bytes, which haul reads a second time right behind the copy. It \
                   goes to standard output, or to the file of --digests, when the copy has its name. A hard link to a \
-                  file that was copied before has no line. It does not go with --smart.",
+                  file that was copied before has no line. It does not go with --smart, -l, -s, --attributes-only, \
+                  --list-out and --move.",
         effect: Word("blake3", |draft, word| {
             draft.plan.checksum = Some(match word {
                 "xxh3" => Checksum::Xxh3,
@@ -108,7 +109,8 @@ pub const FLAGS: &[Flag] = &[
         help: "write the digests to FILE, for b3sum -c and the like",
         details: "Without --checksum, blake3 is meant. The names are those of the copies as the operands give them, so \
                   check them in the directory in which haul ran. FILE gets its name when everything is copied. If some \
-                  files failed, it lists the good copies. haul does not copy FILE if it is in the source, and never \
+                  files failed, it lists the good copies. A file that changed while it was copied has no line, though \
+                  it is copied, unless --verify=read has compared it. haul does not copy FILE if it is in the source, and never \
                   replaces a file there.",
         effect: Value(|draft, given| {
             draft.run.digests = given.path();
@@ -129,7 +131,8 @@ pub const FLAGS: &[Flag] = &[
         details: "Called as haul the default is warn, called as cp it is ignore. A file has changed if its size, or \
                   its time of modification or of change, is not the same after its data was read as before. The copy \
                   of an empty file shows the moment when it was opened. A program that writes through a mapping may \
-                  move no time until its pages are written back; copy a snapshot of what must be consistent.",
+                  move no time until its pages are written back; copy a snapshot of what must be consistent. A disk image \
+                  is not copied again with --smart: there retry fails as fail does.",
         effect: Word("warn", |draft, word| {
             draft.plan.if_changed = match word {
                 "retry" => IfChanged::Retry,
@@ -144,8 +147,8 @@ pub const FLAGS: &[Flag] = &[
         long: "resume",
         help: "go on where an earlier run of the same command ended",
         details: "After a signal, a power cut, a full disk or a lost mount, run the same command again. haul records \
-                  what is done in a journal (.haul-resume- and 16 digits) in the destination directory, or beside a \
-                  destination that is made. It removes the journal when all is copied, and keeps it as long as \
+                  what is done in a journal (.haul-resume- and 16 digits) in DIRECTORY with -t or DEST/, and beside DEST \
+                  with -T or if DEST is made. It removes the journal when all is copied, and keeps it as long as \
                   anything failed. haul does not read finished files again, unless the source or the copy has changed \
                   since. For files from 128 MiB on it records every 64 MiB what is on the device, and the next run \
                   goes on there. Such a beginning stays under a temporary name (.haul-r and 26 digits). It implies \

@@ -25,7 +25,8 @@ pub const FLAGS: &[Flag] = &[
                   find them (-r, -x, -H and -P count). DEST is given as for the copy; haul does not look at it. FILE \
                   gets its name when the list is complete. A FILE in a SOURCE does not list itself, and never replaces \
                   a file that is there. An entry that haul cannot look at is an error and is not in the list. It does \
-                  not go with -L and --parents.",
+                  not go with -L, --parents, --strip-trailing-slashes, --list, --shard, --checksum, --digests, --stats, \
+                  --json, --dry-run, --move, --delete and --failures.",
         effect: Value(|draft, given| {
             draft.run.list_out = given.path();
             Ok(())
@@ -42,7 +43,7 @@ pub const FLAGS: &[Flag] = &[
                   cut or damaged, is refused before anything is written. haul does not read directories then, so it \
                   does not copy what came later. An entry that is missing, or is another kind of file now, is an \
                   error. haul warns of a file whose size or time has changed, and copies it as it is now. It does not \
-                  go with -L and --parents.",
+                  go with -L, --parents, --strip-trailing-slashes, --exclude-caches and --files-from.",
         effect: Value(|draft, given| {
             draft.run.list = given.path();
             Ok(())

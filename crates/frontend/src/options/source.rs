@@ -59,8 +59,8 @@ pub const FLAGS: &[Flag] = &[
         long: "skip-offline",
         help: "leave out files whose contents are on tape",
         details: "An archive (HSM) has taken their contents away, and would bring them back for who reads them, which may \
-                  take hours. haul knows by what Lustre says of its HSM state, and a server of SMB by the attribute \
-                  offline or by those for recall. Such a file is skipped as by -n: it is counted as offline, and named with --debug and --json. \
+                  take hours. haul recognises such a file by its HSM state on Lustre, and on SMB by the attributes 'offline' \
+                  and 'recall'. Such a file is skipped as by -n: it is counted as offline, and named with --debug and --json. \
                   What stands at its destination stays as it is, and so does, with --move, the SOURCE. --compare \
                   leaves it out, too. Where it would not be read, since its copy is up to date (-u) or a link (-l, \
                   -s), it counts as any other; but --move leaves it out then, too, and where it could rename it.",
@@ -75,7 +75,7 @@ pub const FLAGS: &[Flag] = &[
                   allows that: for root, and for what belongs to who runs haul; others as usual. That spares a server \
                   a write for each file. Most filesystems are mounted with relatime or noatime and note such a time \
                   seldom or never anyway. For symbolic links the kernel has no such way; what is only looked into \
-                  (--list-out, the tags of --exclude-caches, --smart; two files whose numbers do not tell whether they are one) is \
+                  (--list-out, the tags of --exclude-caches, --smart; two files that haul has to read to find out whether they are the same file) is \
                   opened as usual.",
         effect: Switch(|draft| draft.plan.open_noatime = true),
         modes: &[Mode::Compare],
@@ -95,7 +95,7 @@ pub const FLAGS: &[Flag] = &[
                   renamed keeps its owner and its security context, whoever runs haul. Where the destination may take two \
                   names for one, as FAT does, haul copies, and a source stays whose copy is not listed under exactly its \
                   name. Unlike -a alone, haul replaces files, and symbolic links at their names, in one \
-                  step (--atomic without what that keeps of the old file). With --no-preserve, -Z, filters or -x it \
+                  step (as --atomic, but owner, mode and attributes are those of the source). With --no-preserve, -Z, filters or -x it \
                   renames only what they leave as it is. It does not go with -b, -l, -s, -L, -H, --attributes-only, \
                   --copy-contents, --delete, --keep-directory-symlink, --parents, --smart, --verify=device, --checksum, \
                   --digests, --engine=null, --resume, --shard, --files-from, --list and --list-out.",
