@@ -45,13 +45,14 @@ pub fn map_with(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap])
 fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map {
     let size = image.size();
     let (leaves, volumes, witnesses) = (Vec::new(), Vec::new(), Vec::new());
-    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep: false, all_or_none: false };
+    let (asleep, needed, all_or_none) = (false, None, false);
+    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep, needed, all_or_none };
     let mut tables = ExtentSet::new();
     if size > 0 {
         tables = finder.whole_disk(Extent { start: 0, len: size });
         finder.physical_volumes();
     }
-    let Finder { mut leaves, mut witnesses, asleep, all_or_none, .. } = finder;
+    let Finder { mut leaves, mut witnesses, asleep, needed, all_or_none, .. } = finder;
     if leaves.len() > MOST_REGIONS {
         let disk = Extent { start: 0, len: size };
         let verdict = Verdict::Refused(Refusal::Budget("regions"));
@@ -59,6 +60,9 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
     }
     if asleep {
         leaves.iter_mut().for_each(Leaf::leave_to_the_sleeper);
+    }
+    if let Some(why) = needed {
+        leaves.iter_mut().for_each(|leaf| leaf.keep_free_blocks(why));
     }
     ask_parsers(image, options, &mut leaves, &mut witnesses);
     if all_or_none && !leaves.iter().all(Leaf::is_mapped) {
@@ -99,6 +103,18 @@ impl Leaf<'_> {
         }
     }
 
+    /// Something else in the image needs the free blocks of what is in it.
+    fn keep_free_blocks(&mut self, why: &str) {
+        if self.ask.take().is_some() || self.is_mapped() {
+            self.refuse(Refusal::unsupported(why));
+        }
+    }
+
+    fn refuse(&mut self, why: Refusal) {
+        self.region.verdict = Verdict::Refused(why);
+        (self.free, self.region.dropped) = (ExtentSet::new(), 0);
+    }
+
     fn is_mapped(&self) -> bool {
         matches!(self.region.verdict, Verdict::Mapped { .. })
     }
@@ -106,8 +122,7 @@ impl Leaf<'_> {
     /// What is in it was believed to be free for a table that is not to be believed.
     fn doubt(&mut self) {
         if self.is_mapped() {
-            self.region.verdict = Verdict::Refused(Refusal::corrupt("a GPT without its protective MBR"));
-            (self.free, self.region.dropped) = (ExtentSet::new(), 0);
+            self.refuse(Refusal::corrupt("a GPT without its protective MBR"));
         }
     }
 
@@ -154,6 +169,8 @@ struct Finder<'i, 'p> {
     witnesses: Vec<Witness>,
     /// Whether the memory of a hibernated system is in one of the parts.
     asleep: bool,
+    /// Why something in one of the parts may need the free blocks of others.
+    needed: Option<&'static str>,
     /// The partitions are believed only if each of them is mapped.
     all_or_none: bool,
 }
@@ -164,12 +181,23 @@ impl<'p> Finder<'_, 'p> {
     /// The signatures and partition tables of a part of the image.
     fn nature(&mut self, extents: &[Extent]) -> Result<Nature<'p>, Refusal> {
         let parsers = self.parsers;
-        let ((nature, asleep), witnesses) = look(self.image, budget_for_signatures(), extents, |view| {
+        // What matters for other parts is known even if the tables of this one make no sense.
+        let (mut asleep, mut needed) = (false, None);
+        let looked = look(self.image, budget_for_signatures(), extents, |view| {
+            let signatures = probe::signatures(view, parsers)?;
+            needed = signatures.iter().find_map(|signature| signature.needs_free_blocks());
+            asleep = fs::swap::is_asleep(view)?;
             let known = |part: &View<'_>| Ok(!probe::signatures(part, parsers)?.is_empty());
-            Ok(((probe::signatures(view, parsers)?, partition::tables(view, &known)?), fs::swap::is_asleep(view)?))
-        })?;
-        self.witnesses.extend(witnesses);
+            let tables = partition::tables(view, &known)?;
+            if tables.as_ref().is_some_and(|tables| tables.names_verity) {
+                needed = needed.or(Some(probe::VERITY));
+            }
+            Ok((signatures, tables))
+        });
         self.asleep |= asleep;
+        self.needed = self.needed.or(needed);
+        let (nature, witnesses) = looked?;
+        self.witnesses.extend(witnesses);
         Ok(nature)
     }
 

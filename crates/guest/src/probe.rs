@@ -28,7 +28,25 @@ impl Signature<'_> {
             Signature::Opaque(kind) => kind,
         }
     }
+
+    /// Why free blocks of filesystems elsewhere in the image may be needed, if it is of a kind that needs them.
+    pub fn needs_free_blocks(self) -> Option<&'static str> {
+        NEEDS_FREE_BLOCKS.iter().find(|(kind, _)| *kind == self.kind()).map(|(_, why)| *why)
+    }
 }
+
+/// Why nothing is free beside a hash tree of dm-verity.
+pub const VERITY: &str = "a dm-verity hash tree in this image covers its free blocks";
+
+/// Kinds whose device-mapper target reads a second device, which nothing in them names: it may be any other part of the
+/// image. A hash tree covers each block of its data device, and verification fails if a free one differs. A snapshot has
+/// only the blocks of which its origin has newer versions, so that it needs all others, and those that are free in the
+/// origin by now.
+const NEEDS_FREE_BLOCKS: &[(&str, &str)] = &[
+    ("DM_verity_hash", VERITY),
+    ("avb_vbmeta", VERITY),
+    ("DM_snapshot_cow", "a dm-snapshot in this image may need its free blocks"),
+];
 
 /// A kind, the places of its signature, any of which will do, in bytes from the start of the region or before its end, and
 /// the signature.
@@ -55,6 +73,8 @@ const MAGICS: &[Magic] = &[
     ("BitLocker", &[424], b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01"),
     ("DM_integrity", &[0], b"integrt\0"),
     ("DM_verity_hash", &[0], b"verity\0\0"),
+    // Android Verified Boot: says which partitions are covered, and where their hash trees are.
+    ("avb_vbmeta", &[0], b"AVB0"),
     // Volume managers and what lies below filesystems.
     ("LVM1_member", &[0], b"HM\x01\0"),
     ("LVM1_member", &[0], b"HM\x02\0"),
@@ -112,6 +132,8 @@ const AT_END: &[Magic] = &[
     ("nvidia_raid_member", &[1024], b"NVIDIA"),
     ("lsi_mega_raid_member", &[512], b"$XIDE$"),
     ("LDM", &[512], b"PRIVHEAD"),
+    // Android Verified Boot: a hash tree lies between the filesystem and this.
+    ("avb_footer", &[64], b"AVBf"),
 ];
 
 /// All kinds of which the region has a signature, each once.

@@ -398,6 +398,55 @@ fn a_hibernated_system_needs_all_that_it_had_mounted() {
     }
 }
 
+/// Asserts that nothing of an image is free, and that the report says why.
+fn assert_all_needed(what: &str, image: &Pages, why: &str) {
+    let map = map(image);
+    assert!(map.free.is_empty(), "{what}: {map}");
+    assert!(map.to_json().contains(why), "{what}: {}", map.to_json());
+}
+
+#[test]
+fn data_of_a_hash_tree_or_a_snapshot_need_their_free_blocks() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    assert!(!populate(&mut image, &expected[..2]).is_empty());
+    assert!(!map(&image).free.is_empty());
+    for (kind, signature, why) in [
+        ("DM_verity_hash", &b"verity\0\0\x01\0\0\0"[..], "dm-verity hash tree in this image"),
+        ("avb_vbmeta", b"AVB0\0\0\0\x01", "dm-verity hash tree in this image"),
+        ("DM_snapshot_cow", b"SnAp\x01\0\0\0\x01\0\0\0", "dm-snapshot in this image"),
+    ] {
+        let mut image = image.clone();
+        image.write(expected[2].0, signature);
+        let map = map(&image);
+        assert!(map.regions.iter().any(|region| region.kind == Some(kind)), "{map}");
+        assert_all_needed(kind, &image, why);
+        // A table inside that makes no sense.
+        image.write(expected[2].0 + 4096, b"EFI PART");
+        assert_all_needed(kind, &image, why);
+    }
+}
+
+#[test]
+fn data_of_a_hash_tree_that_only_a_type_names_need_their_free_blocks() {
+    // Of root on x86-64, and the signature of /usr on AArch64.
+    for kind in ["2C7357ED-EBD2-46D9-AEC1-23D437EC2BF5", "C23CE4FF-44BD-4B00-B2D4-B41B3419E02A"] {
+        let script = format!("label: gpt\nsize=8M\nsize=4M,type={kind}\n");
+        let Some(mut image) = partitioned(64 * MIB, &script) else { return };
+        let expected = dumped(&image);
+        assert!(!populate(&mut image, &expected[..1]).is_empty());
+        assert_all_needed(kind, &image, "dm-verity hash tree in this image");
+    }
+}
+
+#[test]
+fn a_filesystem_before_a_footer_of_android_verified_boot_is_used() {
+    let mut image = blank(16 * MIB);
+    assert!(!make_listed(&mut image, 0, 16 * MIB).is_empty());
+    image.write(16 * MIB - 64, b"AVBf\0\0\0\x01");
+    assert_all_needed("footer", &image, "ambiguous: signatures of listed and avb_footer");
+}
+
 #[test]
 fn what_a_map_rests_on_is_bounded() {
     /// Reads single bytes, as many as it may.

@@ -38,6 +38,8 @@ pub struct Tables {
     /// They are the two copies of a GPT without its protective MBR, which no system believes. What they say holds if every
     /// partition is a filesystem that is whole: nothing else has come to this disk then.
     pub unprotected: bool,
+    /// An entry says that its partition has a hash tree of dm-verity, or the signature of one.
+    pub names_verity: bool,
 }
 
 impl Tables {

@@ -1,6 +1,7 @@
 //! GUID partition tables, after chapter 5 of the UEFI specification.
 
 use super::claims::{Claim, Tables};
+use super::verity;
 use crate::bytes::{array, guid, le32, le64, product, slice};
 use crate::crc32::crc32;
 use crate::image::View;
@@ -135,6 +136,7 @@ fn list(disk: &View<'_>, table: &Table, tables: &mut Tables) -> Result<(), Refus
             continue; // holds no byte
         }
         let sectors = (last - first).saturating_add(1);
+        tables.names_verity |= verity::is_verity(kind);
         let known = OPAQUE.iter().find(|(guid, _)| *guid == kind);
         let claim = known.map_or(Claim::Look, |(_, name)| Claim::Opaque(name));
         tables.add(disk.size(), table.sector, format!("GPT partition {number}"), first, sectors, claim);

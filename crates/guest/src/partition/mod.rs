@@ -7,6 +7,7 @@
 mod claims;
 mod gpt;
 mod mbr;
+mod verity;
 
 use crate::image::View;
 use crate::refusal::Refusal;
