@@ -21,8 +21,12 @@ pub struct Budget {
     /// How many of them may be given back.
     returns: Cell<u64>,
     nodes: Cell<u64>,
+    pieces: Cell<usize>,
     extents: usize,
 }
+
+/// How many pieces may be read, 24 bytes each in memory: 48 MiB. Each block of a journal or a tree is one of them.
+pub(crate) const MOST_PIECES: usize = 2 << 20;
 
 impl Budget {
     /// What an image of `size` bytes may cost.
@@ -50,7 +54,14 @@ impl Budget {
     /// Exactly these limits: bytes of metadata read, nodes (blocks of trees, records, steps) visited, and free extents
     /// found in one filesystem (16 bytes each in memory).
     pub fn new(bytes: u64, nodes: u64, extents: usize) -> Budget {
-        Budget { bytes: Cell::new(bytes), returns: Cell::new(0), nodes: Cell::new(nodes), extents }
+        let pieces = Cell::new(MOST_PIECES);
+        Budget { bytes: Cell::new(bytes), returns: Cell::new(0), nodes: Cell::new(nodes), pieces, extents }
+    }
+
+    /// The same, and at most so many pieces are read.
+    #[must_use]
+    pub(crate) fn of_pieces(self, pieces: usize) -> Budget {
+        Budget { pieces: Cell::new(pieces), ..self }
     }
 
     /// The same, and `bytes` of metadata may be given back.
@@ -59,9 +70,12 @@ impl Budget {
         Budget { returns: Cell::new(bytes), ..self }
     }
 
-    /// Takes `count` bytes of metadata.
-    pub(crate) fn take_bytes(&self, count: u64) -> Result<(), Refusal> {
-        take(&self.bytes, count, "bytes of metadata")
+    /// Takes one piece of `count` bytes of metadata.
+    pub(crate) fn take_piece(&self, count: u64) -> Result<(), Refusal> {
+        take(&self.bytes, count, "bytes of metadata")?;
+        let left = self.pieces.get().checked_sub(1).ok_or(Refusal::Budget("pieces that the map rests on"))?;
+        self.pieces.set(left);
+        Ok(())
     }
 
     /// Gives back `count` bytes that have been taken, and were what a header says they are. As long as any may be.
@@ -95,10 +109,10 @@ mod tests {
     fn what_is_given_back_can_be_taken_again_but_not_for_ever() {
         let budget = Budget::new(10, 1, 1).returning(15);
         for _ in 0..2 {
-            assert_eq!(budget.take_bytes(10), Ok(()));
-            assert!(budget.take_bytes(1).is_err());
+            assert_eq!(budget.take_piece(10), Ok(()));
+            assert!(budget.take_piece(1).is_err());
             budget.give_back(10);
         }
-        assert_eq!((budget.take_bytes(5), budget.take_bytes(1).is_err()), (Ok(()), true));
+        assert_eq!((budget.take_piece(5), budget.take_piece(1).is_err()), (Ok(()), true));
     }
 }

@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Refusal> {
-        self.budget.take_bytes(buffer.len() as u64)?;
+        self.budget.take_piece(buffer.len() as u64)?;
         self.image.read_exact_at(offset, buffer)?;
         self.witnesses.borrow_mut().push(Witness::of(offset, buffer));
         Ok(())

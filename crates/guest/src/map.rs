@@ -1,6 +1,6 @@
 //! From an image to its regions, and to the bytes that are free in all of them.
 
-use crate::budget::Budget;
+use crate::budget::{Budget, MOST_PIECES};
 use crate::extents::{Extent, ExtentSet};
 use crate::fs::{self, FreeMap, Options};
 use crate::guard::guarded;
@@ -21,10 +21,6 @@ const MOST_REGIONS: usize = 4096;
 const MOST_PHYSICAL: usize = 32;
 /// The most partitions that a partition may overlap and still be looked into. Two tables that differ make one or two.
 const MOST_OVERLAPS: usize = 8;
-
-/// What the map rests on may be so many pieces, 48 MiB; regions behind those that need more are not looked at. Each
-/// block of a journal is one of them, and a forged journal is cheap.
-const MOST_WITNESSES: usize = 2 << 20;
 
 /// Finds what of an image is provably free. Cannot fail: what cannot be read or understood is used, and the report says
 /// why.
@@ -345,11 +341,9 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
     let (count, all) = (asked().count(), asked().map(|leaf| leaf.region.size()).fold(0, u64::saturating_add));
     for Leaf { region, ask, free: found, .. } in leaves {
         let Some(parser) = ask else { continue };
-        if witnesses.len() > MOST_WITNESSES {
-            region.verdict = Verdict::Refused(Refusal::Budget("pieces that the map rests on"));
-            continue;
-        }
-        let budget = Budget::share(image.size(), region.size(), all, count);
+        // The map is held together by all pieces that it rests on: what one region takes is not there for the next.
+        let left = MOST_PIECES.saturating_sub(witnesses.len());
+        let budget = Budget::share(image.size(), region.size(), all, count).of_pieces(left);
         let most = budget.extents();
         let answer = look(image, budget, &region.extents, |view| {
             let findings = parser.free(view, options)?;

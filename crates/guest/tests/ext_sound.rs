@@ -12,9 +12,9 @@ use haul_guest::fs::ext::Ext;
 use haul_guest::fs::{FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
-use haul_testbed::guest::{Noise, digests, fill_with_noise, flush, write_noise};
-use haul_testbed::{Bed, temp_dir};
-use support::{Fix, Pages, Soundness, assert_sound, free, open};
+use haul_testbed::guest::{Noise, digests, fill_with_noise, flush, run, write_noise};
+use haul_testbed::{Bed, Command, temp_dir};
+use support::{Fix, Pages, Soundness, assert_sound, free, open, within};
 use tools::{fact, free_by_dumpe2fs, make, places, replay};
 
 const SUPERBLOCK: Range<u64> = 1024..2048;
@@ -76,7 +76,7 @@ fn taken(image: &Path, dirty: bool) -> Small {
     let read: Vec<_> = witnesses.iter().map(|witness| witness.offset..witness.offset + witness.len).collect();
     let mut pages = Pages::read_by(&Ext, &file);
     let (descriptors, bitmaps) = places(image);
-    let dump = haul_testbed::guest::run(haul_testbed::Command::new("dumpe2fs").arg("-h").arg(image));
+    let dump = run(Command::new("dumpe2fs").arg("-h").arg(image));
     let block = fact(&dump, "Block size").unwrap();
     let own = |range: &&Range<u64>| pages.read(range.start, 4) == MAGIC;
     let mut journal: Vec<_> = read.iter().filter(own).map(|range| range.start..range.start + block).collect();
@@ -283,6 +283,65 @@ fn forged_sizes_are_refused_at_once() {
     let sum = crc(!0, &forged.read(1024, 0x3fc));
     forged.write(1024 + 0x3fc, &sum.to_le_bytes());
     assert_eq!(free(&Ext, &forged), Err(Refusal::Budget("block groups")));
+}
+
+/// A filesystem of 4 MiB without checksums, with a file of some blocks: where the map of its inode is, in bytes, and its
+/// blocks.
+fn of_one_file(kind: &str) -> (Pages, u64, Vec<u64>) {
+    let dir = temp_dir();
+    let (image, file) = (dir.path().join("image"), dir.path().join("file"));
+    make(&image, 4, &["-t", kind, "-b", "4096", "-I", "256", "-N", "16", "-O", "^metadata_csum,^has_journal,^64bit"]);
+    write_noise(&file, 6 * 4096, &mut Noise::new(1));
+    let debugfs =
+        |args: &[&str], command: &str| run(Command::new("debugfs").args(args).args(["-R", command]).arg(&image));
+    debugfs(&["-w"], &format!("write {} file", file.display()));
+    let blocks = debugfs(&[], "blocks file").split_whitespace().map(|block| block.parse().unwrap()).collect();
+    // "located at block 7, offset 0x0400"
+    let imap = debugfs(&[], "imap file");
+    let word = |before: &str| imap.split_once(before).unwrap().1.split([',', '\n']).next().unwrap().trim().to_owned();
+    let inode = 4096 * word("at block ").parse::<u64>().unwrap() + u64::from_str_radix(&word("offset 0x"), 16).unwrap();
+    let pages = Pages::of(&open(&image), std::iter::once(0..4 << 20));
+    assert!(free(&Ext, &pages).is_ok_and(|found| !found.free.is_empty()));
+    (pages, inode + 0x28, blocks)
+}
+
+/// Asserts that no more is read of a filesystem of 4 MiB than its blocks, whatever the size of the disk that it is on
+/// permits.
+fn assert_soon_refused(forged: Pages) {
+    let forged = forged.with_size(1 << 60);
+    let found = within(&forged, 2048, 8 << 20, |image| {
+        let session = Session::new(image, Budget::new(1 << 40, 1 << 20, 1 << 20));
+        Ext.free(&session.view(), &Options::default())
+    });
+    let said = found.unwrap_err().to_string();
+    assert!(said.contains("more blocks are used than there are"), "{said}");
+}
+
+#[test]
+fn maps_of_files_that_lead_to_themselves_are_refused_after_few_reads() {
+    if !tools::tools() {
+        return;
+    }
+    // A tree of extents in which each node has 340 times the same child.
+    let (mut forged, at, blocks) = of_one_file("ext4");
+    let node = |count: u16, most: u16, depth: u16, child: u64| {
+        let mut node = [0xf30a, count, most, depth, 0, 0].map(u16::to_le_bytes).concat();
+        for _ in 0..count {
+            node.extend([&[0; 4][..], &child.to_le_bytes()].concat());
+        }
+        node
+    };
+    forged.write(at, &node(4, 4, 5, blocks[4]));
+    for depth in 1..5 {
+        forged.write(blocks[depth] * 4096, &node(340, 340, depth as u16, blocks[depth - 1]));
+    }
+    forged.write(blocks[0] * 4096, &node(0, 340, 0, 0));
+    assert_soon_refused(forged);
+    // A block of pointers to blocks of pointers to blocks of pointers to itself.
+    let (mut forged, at, blocks) = of_one_file("ext2");
+    forged.write(at + 14 * 4, &(blocks[1] as u32).to_le_bytes());
+    forged.write(blocks[1] * 4096, &(blocks[1] as u32).to_le_bytes().repeat(1024));
+    assert_soon_refused(forged);
 }
 
 #[test]

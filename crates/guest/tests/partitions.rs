@@ -447,30 +447,40 @@ fn a_filesystem_before_a_footer_of_android_verified_boot_is_used() {
     assert_all_needed("footer", &image, "ambiguous: signatures of listed and avb_footer");
 }
 
+/// Reads single bytes, as many as it may.
+struct Nibbler {
+    reads: u32,
+}
+
+impl FreeMap for Nibbler {
+    fn name(&self) -> &'static str {
+        "nibbler"
+    }
+    fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
+        Listed.detect(region)
+    }
+    fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
+        (0..self.reads).try_for_each(|_| region.read(0, 1).map(drop))?;
+        Listed.free(region, options)
+    }
+}
+
 #[test]
 fn what_a_map_rests_on_is_bounded() {
-    /// Reads single bytes, as many as it may.
-    struct Nibbler;
-    impl FreeMap for Nibbler {
-        fn name(&self) -> &'static str {
-            "nibbler"
-        }
-        fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-            Listed.detect(region)
-        }
-        fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
-            (0..1_200_000).try_for_each(|_| region.read(0, 1).map(drop))?;
-            Listed.free(region, options)
-        }
-    }
     let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
     let expected = dumped(&image);
     populate(&mut image, &expected);
-    let map = map_with(&image, &Options::default(), &[&Nibbler]);
-    assert_sane(&map);
-    let mapped = map.regions.iter().filter(|region| matches!(region.verdict, Verdict::Mapped { .. })).count();
-    assert_eq!(mapped, 2, "{map}");
-    assert!(map.witnesses.len() < 3_000_000);
+    // Two regions may rest on a million pieces each. The next ones are refused while they are read, and so is one that
+    // reads more by itself.
+    for (reads, mapped, work) in [(1_000_000, 2, 2_300_000), (3_000_000, 0, 8_500_000)] {
+        let parsers: [&dyn FreeMap; 1] = [&Nibbler { reads }];
+        let map = within(&image, work, 16 * MIB, |image| map_with(image, &Options::default(), &parsers));
+        assert_sane(&map);
+        let found = map.regions.iter().filter(|region| matches!(region.verdict, Verdict::Mapped { .. })).count();
+        assert_eq!(found, mapped, "{map}");
+        assert!(map.to_json().contains("pieces that the map rests on"), "{map}");
+        assert!(map.witnesses.len() <= 2 << 20);
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let layout = &superblock.layout;
     let (claimed, shared) = (Tally::default(), HashMap::new());
-    let mut walk = Walk { state, superblock, free, metadata, claimed, shared, pending: 0..0, steps: 0 };
+    let mut walk = Walk { state, superblock, free, metadata, claimed, shared, pending: 0..0, taken: 0, steps: 0 };
     for (number, group) in (0..).zip(state.groups) {
         walk.group(number, group).map_err(|why| why.located(|why| format!("an inode of group {number}: {why}")))?;
     }
@@ -79,6 +79,8 @@ struct Walk<'a> {
     shared: HashMap<u64, (u32, u32)>,
     /// Blocks that are used and were not compared yet; neighbours are compared together.
     pending: Range<u64>,
+    /// How many blocks were taken.
+    taken: u64,
     /// How many inodes in use were seen, and how many runs of blocks compared.
     steps: u64,
 }
@@ -396,9 +398,12 @@ impl Walk<'_> {
     }
 
     fn take_blocks(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
-        let layout = self.layout();
+        let layout = &self.superblock.layout;
         let misplaced = blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks;
         corrupt_if(misplaced, format_args!("blocks {} to {} are outside", blocks.start, blocks.end))?;
+        // Each has one owner. A forged map that leads to itself would otherwise be walked without end.
+        self.taken += blocks.end - blocks.start;
+        corrupt_if(self.taken > layout.blocks, "more blocks are used than there are")?;
         if blocks.start == self.pending.end {
             self.pending.end = blocks.end;
             return Ok(());
