@@ -61,6 +61,9 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
         leaves.iter_mut().for_each(|leaf| leaf.keep_free_blocks(why));
     }
     ask_parsers(image, options, &mut leaves, &mut witnesses);
+    if options.only_unmounted && leaves.iter().any(Leaf::is_refused) {
+        leaves.iter_mut().for_each(Leaf::leave_to_its_user);
+    }
     if all_or_none && !leaves.iter().all(Leaf::is_mapped) {
         leaves.iter_mut().for_each(Leaf::doubt);
     }
@@ -106,9 +109,20 @@ impl Leaf<'_> {
         }
     }
 
+    /// Whoever had another part of the image mounted may have had this in use, and nothing in it tells.
+    fn leave_to_its_user(&mut self) {
+        if self.is_mapped() && self.ask.is_some_and(|parser| !parser.tells_use()) {
+            self.refuse(Refusal::dirty("another part of this image may have been mounted, and this in use"));
+        }
+    }
+
     fn refuse(&mut self, why: Refusal) {
         self.region.verdict = Verdict::Refused(why);
         (self.free, self.region.dropped) = (ExtentSet::new(), 0);
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.region.verdict, Verdict::Refused(_))
     }
 
     fn is_mapped(&self) -> bool {

@@ -373,6 +373,51 @@ fn a_filesystem_without_a_table_and_one_beside_a_table() {
     }
 }
 
+/// A swap area as mkswap makes it, its pages empty.
+fn make_swap(image: &mut Pages, start: u64, size: u64) {
+    image.write(start + 1024, &1_u32.to_le_bytes());
+    image.write(start + 1028, &((size / 4096 - 1) as u32).to_le_bytes());
+    image.write(start + 4086, b"SWAPSPACE2");
+}
+
+/// Puts a filesystem as `mkfs` makes it into a part of an image.
+fn make_real(image: &mut Pages, start: u64, size: u64, mkfs: &[&str]) {
+    let dir = temp_dir();
+    let path = dir.path().join("filesystem");
+    File::create(&path).unwrap().set_len(size).unwrap();
+    run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&path));
+    let data = haul_testbed::data_extents(&File::open(&path).unwrap());
+    Pages::of(&support::open(&path), data.into_iter().map(|(from, len)| from..from + len)).copy_to(image, start);
+}
+
+#[test]
+fn swap_and_btrfs_beside_a_mounted_filesystem_are_not_unmounted() {
+    if !has("mke2fs") || !has("mkfs.btrfs") {
+        return;
+    }
+    let script = "label: gpt\nsize=16M\nsize=8M,type=swap\nsize=128M\n";
+    let Some(mut image) = partitioned(256 * MIB, script) else { return };
+    let expected = dumped(&image);
+    let [(root, root_len), (swap, swap_len), (data, data_len)] = expected[..] else { panic!("{expected:?}") };
+    make_real(&mut image, root, root_len, &["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^metadata_csum"]);
+    make_swap(&mut image, swap, swap_len);
+    make_real(&mut image, data, data_len, &["mkfs.btrfs", "-q", "-f", "-K"]);
+    let (swap, data) = (swap..swap + swap_len, data..data + data_len);
+    let free = |image: &Pages, only_unmounted| {
+        let map = map_with(image, &Options { only_unmounted, ..Options::default() }, haul_guest::fs::ALL);
+        assert_sane(&map);
+        let free = |range: &Range<u64>| map.free.clipped(range.clone()).bytes();
+        (free(&(root..root + root_len)) > 0, free(&swap) > 7 * MIB, free(&data) > 0)
+    };
+    assert_eq!(free(&image, true), (true, true, true), "all of it was unmounted");
+    // needs_recovery
+    let flags = image.read(root + 1024 + 0x60, 1)[0];
+    image.write(root + 1024 + 0x60, &[flags | 4]);
+    let as_it_is = free(&image, false);
+    assert_eq!((as_it_is.1, as_it_is.2), (true, true), "a copy is as good as the image");
+    assert_eq!(free(&image, true), (false, false, false), "the root was mounted");
+}
+
 #[test]
 fn a_hibernated_system_needs_all_that_it_had_mounted() {
     let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
@@ -380,9 +425,7 @@ fn a_hibernated_system_needs_all_that_it_had_mounted() {
     let listed = populate(&mut image, &expected[..1]);
     // Two swap areas; the system sleeps in one, and what it swapped out before is in both.
     for (start, size) in &expected[1..3] {
-        image.write(start + 1024, &1_u32.to_le_bytes());
-        image.write(start + 1028, &((size / 4096 - 1) as u32).to_le_bytes());
-        image.write(start + 4086, b"SWAPSPACE2");
+        make_swap(&mut image, *start, *size);
     }
     let parsers: [&dyn FreeMap; 2] = [&Listed, &Swap];
     let awake = map_with(&image, &Options::default(), &parsers);

@@ -18,6 +18,12 @@ pub trait FreeMap: Sync {
     /// # Errors
     /// Every doubt is a refusal; then the region is used as a whole.
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal>;
+
+    /// Whether the region tells that it was in use when the image was made. If it does not, only the other filesystems of
+    /// the image do.
+    fn tells_use(&self) -> bool {
+        true
+    }
 }
 
 /// What the caller permits beyond the proof, or does not permit in spite of it.
@@ -26,7 +32,8 @@ pub struct Options {
     /// Windows' pagefile.sys and swapfile.sys lose their contents.
     pub drop_page_files: bool,
     /// A filesystem that may have been mounted when the image was made is refused, even if its map is proven: another disk
-    /// may go on from the image, with a newer map.
+    /// may go on from the image, with a newer map. If any region is refused, so are all that do not tell whether they were
+    /// in use (swap, btrfs).
     pub only_unmounted: bool,
 }
 

@@ -57,6 +57,10 @@ impl FreeMap for Swap {
             _ => Err(Refusal::unsupported("ambiguous: signatures for several sizes of pages")),
         }
     }
+
+    fn tells_use(&self) -> bool {
+        false
+    }
 }
 
 /// Whether a hibernated system left its memory in the region. It goes on where it stopped: all that it had mounted is

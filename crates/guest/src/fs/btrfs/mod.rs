@@ -91,6 +91,11 @@ impl FreeMap for Btrfs {
         let free = free.without(&ExtentSet::from_ranges(used));
         Ok(Findings { free, dropped: 0, evidence })
     }
+
+    // Only a log does, and there is none after a commit.
+    fn tells_use(&self) -> bool {
+        false
+    }
 }
 
 fn there(root: Option<Root>) -> Result<Root, Refusal> {
