@@ -52,7 +52,7 @@ fn a_swap_area_keeps_its_identity_and_nothing_else() {
 }
 
 #[test]
-fn what_is_behind_a_swap_area_is_used() {
+fn a_swap_area_fills_its_region_but_for_less_than_a_page() {
     if !has("mkswap") {
         return;
     }
@@ -60,7 +60,13 @@ fn what_is_behind_a_swap_area_is_used() {
     assert_eq!(free(&Swap, &open(&path)).unwrap().free, ExtentSet::of(KEPT..4 * MIB));
     let file = File::options().write(true).open(&path).unwrap();
     file.set_len(5 * MIB).unwrap();
-    assert_eq!(free(&Swap, &open(&path)).unwrap().free, ExtentSet::of(KEPT..4 * MIB));
+    assert!(matches!(free(&Swap, &open(&path)), Err(Refusal::Unsupported(_))));
+    // The largest pages leave the most.
+    drop(file);
+    let size = 5 * MIB - 4096;
+    let (_dir, path) = swap(size, &["-p", "65536"]);
+    assert_eq!(free(&Swap, &open(&path)).unwrap().free, ExtentSet::of(KEPT..size / KEPT * KEPT));
+    let file = File::options().write(true).open(&path).unwrap();
     file.set_len(4 * MIB - 1).unwrap();
     assert!(free(&Swap, &open(&path)).is_err());
 }

@@ -7,13 +7,18 @@ use crate::bytes::{be32, le32, product, slice};
 use crate::extents::ExtentSet;
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::{Refusal, corrupt_if, dirty_if};
+use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 /// The sizes of pages that Linux knows, in bytes.
 const PAGES: [u64; 5] = [4096, 8192, 16384, 32768, 65536];
 
 /// What is kept in front, in bytes: the largest first page there is.
 const KEPT: u64 = 65536;
+
+/// How much of a region an area may leave, in bytes: less than the largest page. mkswap(8) takes all whole pages, and a
+/// header alone proves little: what begins with an old one may be the first piece of a file, a member of a striped array, or
+/// the data of a thin pool.
+const LEFT: u64 = 65536;
 
 /// Bytes of a signature. It is at the end of the first page.
 pub const LEN: usize = 10;
@@ -110,6 +115,7 @@ fn area(region: &View<'_>, page: u64) -> Result<Findings, Refusal> {
     let last = u64::from(le32(&header, 1028)?);
     let end = product(last + 1, page)?;
     corrupt_if(last == 0 || end > region.size(), "the last page of the swap area is outside its region")?;
+    unsupported_if(region.size() - end >= LEFT, "a swap area that ends before its region")?;
     let bad = bad_pages(&header, page, last)?;
     let free = ExtentSet::of(KEPT..end).without(&bad);
     let dropped = free.bytes();
@@ -163,9 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_last_page_is_used() {
-        assert_eq!(look(|image| image[1028] = 20).unwrap().free, ExtentSet::of(KEPT..21 * PAGE as u64));
-        assert!(look(|image| image[1028] = 3).unwrap().free.is_empty());
+    fn an_area_that_ends_before_its_region_is_refused() {
+        for last in [1, 3, 20, COUNT as u8 - 17] {
+            let found = look(|image| image[1028] = last);
+            assert!(matches!(found, Err(Refusal::Unsupported(_))), "{last}: {found:?}");
+        }
+        for last in [COUNT as u8 - 16, COUNT as u8 - 2] {
+            let free = look(|image| image[1028] = last).unwrap().free;
+            assert_eq!(free, ExtentSet::of(KEPT..(u64::from(last) + 1) * PAGE as u64));
+        }
         assert!(look(|image| image[1028] = COUNT as u8).is_err());
         assert!(look(|image| image[1028] = 0).is_err());
         assert!(look(|image| image[1028..1032].fill(0xff)).is_err());
