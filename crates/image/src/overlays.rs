@@ -1,26 +1,17 @@
 //! Disks that go on from an image: overlays of snapshots, differencing disks. A guest that was running when such a disk was
 //! made had written blocks that the image's own map calls free: only the overlay has the map in which they are used.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirEntry};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use haul_fs::offline::OfflineFiles;
-use haul_fs::walk::Operand;
-use haul_guest::Refusal;
-use haul_guest::container::{Base, base};
+use haul_guest::container::Base;
 use haul_guest::image::ImageFile;
-use haul_sys::Errno;
-use haul_sys::inode::{FileId, Inode, Kind, Time};
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
-use parking_lot::Mutex;
+use haul_sys::inode::{Inode, Kind};
+use haul_sys::rustix::fs::CWD;
 
+use super::neighbours::neighbours;
 use super::system::{System, dir_of, names_of};
 
 /// What was found beside an image.
@@ -74,146 +65,4 @@ fn leads_to(base: &Base, dir: &Path, inode: &Inode) -> bool {
         let path = dir.join(OsString::from_vec(path.to_vec()));
         Inode::at_following(CWD, path.as_os_str()).is_ok_and(|found| found.id == inode.id)
     })
-}
-
-/// A file with a disk that goes on from another one, or that may have one.
-struct Neighbour {
-    name: OsString,
-    id: Option<FileId>,
-    /// `None` if it cannot be read.
-    base: Option<Base>,
-}
-
-impl Neighbour {
-    fn hidden(name: &OsStr, id: Option<FileId>) -> Neighbour {
-        Neighbour { name: name.to_owned(), id, base: None }
-    }
-}
-
-/// What there is in a directory as it was.
-struct Seen {
-    directory: (FileId, Time, Time),
-    neighbours: Arc<[Neighbour]>,
-}
-
-/// Two directories for each of the two names of an image, and for some threads in other directories.
-const DIRECTORIES: usize = 16;
-
-/// In seconds. A directory that changes within so long may have the times that it had before: those of FAT are of two
-/// seconds.
-const TICK: i64 = 3;
-
-/// The directories that were looked at last: the images in one are many, it is asked for each, and each is copied by a thread
-/// of its own.
-static SEEN: Mutex<VecDeque<Seen>> = Mutex::new(VecDeque::new());
-
-/// All files in a directory with disks that go on from others.
-fn neighbours(dir: &Path, system: &System) -> Arc<[Neighbour]> {
-    let unseen = || Arc::new([Neighbour::hidden(OsStr::new(""), None)]);
-    let inode = match Inode::at_following(CWD, dir.as_os_str()) {
-        Ok(inode) => inode,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Arc::default(),
-        Err(_) => return unseen(),
-    };
-    let directory = (inode.id, inode.modified, inode.changed);
-    if let Some(seen) = SEEN.lock().iter().find(|seen| seen.directory == directory) {
-        return Arc::clone(&seen.neighbours);
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
-    let mut search = Search::new(system);
-    let found: Arc<[Neighbour]> = match fs::read_dir(dir) {
-        Ok(entries) => entries.filter_map(|entry| search.look(dir, entry)).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Arc::default(),
-        Err(_) => unseen(),
-    };
-    if search.is_lasting && now.saturating_sub(inode.modified.seconds) > TICK {
-        let mut seen = SEEN.lock();
-        seen.truncate(DIRECTORIES - 1);
-        seen.push_front(Seen { directory, neighbours: Arc::clone(&found) });
-    }
-    found
-}
-
-/// Looks at the files of one directory.
-struct Search {
-    /// Of files whose holders want to be alone: device and number, as /proc/locks has them.
-    leased: Vec<String>,
-    offline: OfflineFiles,
-    /// The next search would find the same.
-    is_lasting: bool,
-}
-
-impl Search {
-    fn new(system: &System) -> Search {
-        let table = fs::read_to_string(system.proc.join("locks")).unwrap_or_default();
-        let leased = table.lines().filter_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            matches!(words.get(1..4), Some(["LEASE", _, "WRITE"]))
-                .then(|| words.get(5).map(|file| (*file).to_owned()))?
-        });
-        Search { leased: leased.collect(), offline: OfflineFiles::default(), is_lasting: true }
-    }
-
-    fn look(&mut self, dir: &Path, entry: io::Result<DirEntry>) -> Option<Neighbour> {
-        let Ok(entry) = entry else {
-            self.is_lasting = false;
-            return Some(Neighbour::hidden(OsStr::new(""), None));
-        };
-        let (name, path) = (entry.file_name(), dir.join(entry.file_name()));
-        let inode = match Inode::at_following(CWD, path.as_os_str()) {
-            Ok(inode) => inode,
-            Err(errno) => return self.hidden(&name, None, errno),
-        };
-        // What opening means is known of a regular file only.
-        if inode.kind != Kind::Regular || inode.size == 0 || self.is_elsewhere(&path, &inode) {
-            return None;
-        }
-        match base_in(&path) {
-            Ok(base) => Some(Neighbour { name, id: Some(inode.id), base: Some(base?) }),
-            Err(errno) => self.hidden(&name, Some(inode.id), errno),
-        }
-    }
-
-    /// Whether a file is not to be opened: its holder would have to give up its lease, or an archive to bring it back.
-    fn is_elsewhere(&mut self, path: &Path, inode: &Inode) -> bool {
-        let device = inode.id.device();
-        let name = format!("{:02x}:{:02x}:{}", device.major, device.minor, inode.id.inode());
-        // On btrfs files have another device number than in that table, and both have no driver.
-        let is_it = |leased: &String| {
-            let number = leased.rsplit(':').next().unwrap_or_default();
-            *leased == name || (device.major == 0 && leased.starts_with("00:") && name.ends_with(&format!(":{number}")))
-        };
-        if self.leased.iter().any(is_it) {
-            self.is_lasting = false;
-            return true;
-        }
-        self.offline.contain(Operand::open(path.as_os_str()).spot(), inode, true)
-    }
-
-    /// What becomes of a file that cannot be looked at.
-    fn hidden(&mut self, name: &OsStr, id: Option<FileId>, errno: Errno) -> Option<Neighbour> {
-        match errno {
-            // Gone meanwhile, or a link that leads nowhere.
-            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => return None,
-            Errno::ACCESS | Errno::PERM => {}
-            _ => self.is_lasting = false,
-        }
-        // Somebody has just taken a lease, who is alone with it.
-        (errno != Errno::AGAIN).then(|| Neighbour::hidden(name, id))
-    }
-}
-
-/// The base of the disk in a regular file, if it has one. Nothing is waited for.
-fn base_in(path: &Path) -> Result<Option<Base>, Errno> {
-    let file = openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-    let inode = Inode::of(file.as_fd())?;
-    if inode.kind != Kind::Regular {
-        return Ok(None);
-    }
-    match base(Arc::new(ImageFile::new(file.into(), inode.size))) {
-        Ok(base) => Ok(base),
-        Err(Refusal::Unreadable(_) | Refusal::Budget(_) | Refusal::Internal) => Err(Errno::IO),
-        // It is no disk, or nothing can go on with it.
-        Err(Refusal::Corrupt(_) | Refusal::Unsupported(_) | Refusal::Dirty(_)) => Ok(None),
-    }
 }
