@@ -22,7 +22,7 @@ use haul_sys::mountinfo::mounts;
 use super::layers::{Search, loop_device_of};
 use super::overlays::{Overlay, overlay};
 use super::processes;
-use super::suspended::suspended;
+use super::suspended::{Memory, suspended};
 use super::system::{System, device_number, dir_of, entries, names_of};
 
 /// The first of the bytes of an image that QEMU locks while it has the image open, and how many there are: from 100 for
@@ -57,6 +57,8 @@ pub enum InUse {
     Hidden(PathBuf),
     /// Nobody at the moment, but the memory of a virtual machine was saved in this file, and goes on from there.
     Suspended(PathBuf),
+    /// Nobody at the moment, but this cannot be read, and may hold the memory of a virtual machine with the image.
+    HiddenMemory(PathBuf),
 }
 
 impl InUse {
@@ -64,7 +66,7 @@ impl InUse {
     /// is suspended. Then it does not help that nothing changes meanwhile.
     #[must_use]
     pub fn is_continued(&self) -> bool {
-        matches!(self, InUse::Base(_) | InUse::Hidden(_) | InUse::Suspended(_))
+        matches!(self, InUse::Base(_) | InUse::Hidden(_) | InUse::Suspended(_) | InUse::HiddenMemory(_))
     }
 }
 
@@ -85,6 +87,9 @@ impl fmt::Display for InUse {
                 write!(f, "it may be the backing file of a disk in what cannot be read: {}", path.display())
             }
             InUse::Suspended(path) => write!(f, "a virtual machine was suspended with it: {}", path.display()),
+            InUse::HiddenMemory(path) => {
+                write!(f, "a virtual machine may be suspended with it in what cannot be read: {}", path.display())
+            }
         }
     }
 }
@@ -101,7 +106,11 @@ pub fn in_use(path: &Path, file: BorrowedFd<'_>, inode: &Inode, system: &System)
             .or_else(|| listed_lock(file, inode, system).map(InUse::Lock))
             .or_else(|| names_of(path).find_map(|name| vmware_lock(dir_of(&name))).map(plain).map(InUse::Vmware)),
     };
-    user.or_else(|| suspended(path, inode, system).map(plain).map(InUse::Suspended)).or_else(|| {
+    let of_memory = |memory| match memory {
+        Memory::At(path) => InUse::Suspended(plain(path)),
+        Memory::Hidden(path) => InUse::HiddenMemory(plain(path)),
+    };
+    user.or_else(|| suspended(path, inode, system).map(of_memory)).or_else(|| {
         overlay(path, file, inode, system).map(|found| match found {
             Overlay::At(path) => InUse::Base(plain(path)),
             Overlay::Hidden(path) => InUse::Hidden(plain(path)),

@@ -30,8 +30,8 @@
 //!   are skipped.
 //!
 //! `image` is one copy from first to last; `punch` frees space in place. `in_use` asks `layers`, `processes`,
-//! `suspended` and `overlays`, which read what `system` names and the `neighbours` of an image. In a run of haul-copy all
-//! this is only the data step of a file.
+//! `suspended` and `overlays`, which read what `system` names and the `neighbours` of an image; `memory` knows the files of
+//! suspended machines. In a run of haul-copy all this is only the data step of a file.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
@@ -44,6 +44,7 @@ mod in_use;
 mod io_mode;
 mod keep;
 mod layers;
+mod memory;
 mod neighbours;
 mod options;
 mod overlays;

@@ -11,7 +11,7 @@ use haul_guest::image::ImageFile;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::CWD;
 
-use super::neighbours::neighbours;
+use super::neighbours::{Contents, neighbours};
 use super::system::{System, dir_of, names_of};
 
 /// What was found beside an image.
@@ -33,10 +33,11 @@ pub(super) fn overlay(path: &Path, image: BorrowedFd<'_>, inode: &Inode, system:
         let dir = dir_of(&name);
         for dir in [dir.to_owned(), dir.join("Snapshots")] {
             for neighbour in neighbours(&dir, system).iter().filter(|neighbour| neighbour.id != Some(inode.id)) {
-                match &neighbour.base {
-                    Some(base) if !goes_on_from(base, &dir, &name, image, inode) => {}
-                    Some(_) => return Some(Overlay::At(dir.join(&neighbour.name))),
-                    None => hidden = hidden.or_else(|| Some(Overlay::Hidden(dir.join(&neighbour.name)))),
+                match &neighbour.contents {
+                    Contents::Disk(base) if !goes_on_from(base, &dir, &name, image, inode) => {}
+                    Contents::Disk(_) => return Some(Overlay::At(dir.join(&neighbour.name))),
+                    Contents::Memory(_) => {}
+                    Contents::Hidden => hidden = hidden.or_else(|| Some(Overlay::Hidden(dir.join(&neighbour.name)))),
                 }
             }
         }

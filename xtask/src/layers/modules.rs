@@ -56,6 +56,7 @@ const LEVELS: &[&[&str]] = &[
 /// Those of haul-image.
 const IMAGE_LEVELS: &[&[&str]] = &[
     &["options", "pieces", "stats", "system"],
+    &["memory"],
     &["neighbours"],
     // Who uses an image, and whether it has changed.
     &["layers", "processes", "suspended", "overlays"],

@@ -132,7 +132,8 @@ pub static FLAGS: Table<Draft> = Table(&[&[
         help: "the image is a frozen snapshot, even if in use",
         details: "Without this option smartcp copies an image whole that is in use: one that QEMU, VMware or a loop \
                   device has as a disk, or that is mounted, locked, or open for writing, or from which a suspended machine or another \
-                  disk goes on (the overlay of a snapshot). Do not give this option for such an image.",
+                  disk goes on (the overlay of a snapshot). Do not give this option for such an image. Only root sees \
+                  the managed saves of the system's libvirt.",
         effect: Switch(|draft| draft.snapshot = true),
         ..Flag::own(Data)
     },

@@ -165,13 +165,28 @@ fn files_that_are_no_images_arrive_as_they_are_whatever_their_size() {
     }
 }
 
+/// What libvirt saves of a machine with this disk.
+fn saved_by_libvirt(disk: &str) -> Vec<u8> {
+    let mut bytes = b"LibvirtQemudSave\x02\0\0\0".to_vec();
+    bytes.resize(92, 0);
+    [bytes, format!("<domain><disk><source file='{disk}'/></disk></domain>\0QEVM").into_bytes()].concat()
+}
+
 #[test]
 fn a_suspended_machine_beside_its_image_keeps_it_whole() {
     let Some(bed) = Bed::new() else { return };
     let dir = temp_dir();
     let at = |name: &str| dir.path().join(name);
     let Some(image) = ext4(&bed, &at("disk.img"), 32 * MIB, 16) else { return };
-    for (memory, contents) in [("disk.save", "LibvirtQemudSave"), ("machine-77.vmss", "memory")] {
+    fs::create_dir_all(at("elsewhere")).expect("it can be made");
+    std::os::unix::fs::symlink("../disk.img", at("elsewhere/link")).expect("it can be made");
+    for (memory, contents) in [
+        ("disk.save", b"LibvirtQemudSave".to_vec()),
+        ("machine-77.vmss", b"memory".to_vec()),
+        ("x.state", saved_by_libvirt("/of/a/pool/disk.img")),
+        ("y.state", saved_by_libvirt(at("elsewhere/link").to_str().expect("a name"))),
+        ("vm-1-state-suspend.raw", b"QEVM\0\0\0\x03".to_vec()),
+    ] {
         fs::write(at(memory), contents).expect("it can be written");
         let said = format!("a virtual machine was suspended with it: {memory}");
         let (status, out, err) = Program::Haul.run(dir.path(), &["--explain", "disk.img", "copy"]);
@@ -184,14 +199,42 @@ fn a_suspended_machine_beside_its_image_keeps_it_whole() {
         let (status, _, err) = Program::Haul.run(dir.path(), &["--punch", "disk.img"]);
         assert!(status == Some(1) && err.contains(&said), "{err}");
         // A link elsewhere has it beside what it leads to.
-        fs::create_dir_all(at("elsewhere")).expect("it can be made");
-        std::os::unix::fs::symlink("../disk.img", at("elsewhere/link")).ok();
         let (status, out, err) = Program::Haul.run(dir.path(), &["--explain", "elsewhere/link", "copy"]);
         assert!(status == Some(0) && out.contains("a virtual machine was suspended with it"), "{out}{err}");
         let (status, _, err) = Program::Haul.run(dir.path(), &["--snapshot", "disk.img", "copy"]);
         assert_eq!((status, err.as_str()), (Some(0), ""));
         assert_holds(&at("copy"), &image.copied(), memory);
         fs::remove_file(at(memory)).expect("it is there");
+    }
+}
+
+#[test]
+fn the_memory_of_another_machine_keeps_no_image_whole() {
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    let Some(image) = ext4(&bed, &at("vm-1-disk-0.raw"), 32 * MIB, 16) else { return };
+    fs::write(at("vm-11-state-suspend.raw"), b"QEVM\0\0\0\x03").expect("it can be written");
+    fs::write(at("x.state"), saved_by_libvirt("/vm/vm-11-disk-0.raw")).expect("it can be written");
+    let (status, _, err) = Program::Haul.run(dir.path(), &["vm-1-disk-0.raw", "copy"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    assert_holds(&at("copy"), &image.copied(), "by its map");
+}
+
+#[test]
+fn a_machine_suspended_in_a_session_of_the_owner_keeps_its_image_whole() {
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("images")).expect("it can be made");
+    let Some(image) = ext4(&bed, &at("images/disk.img"), 32 * MIB, 16) else { return };
+    for save in [".config/libvirt/qemu/save", ".var/app/org.gnome.Boxes/config/libvirt/qemu/save"] {
+        fs::create_dir_all(at(save)).expect("it can be made");
+        fs::write(at(save).join("vm.save"), saved_by_libvirt("/images/disk.img")).expect("it can be written");
+        let (status, out, err) = Program::Haul.run(dir.path(), &["--explain", "images/disk.img", "copy"]);
+        assert!(status == Some(0) && out.contains("a virtual machine was suspended with it"), "{save}: {out}{err}");
+        assert_holds(&at("copy"), &image.bytes, save);
+        fs::remove_file(at(save).join("vm.save")).expect("it is there");
     }
 }
 
@@ -304,4 +347,36 @@ fn an_image_beside_a_file_that_may_be_its_overlay_and_cannot_be_read_is_copied_w
     fs::remove_file(at("private")).expect("it is there");
     run("second");
     assert_holds(&at("second"), &image.copied(), "by its map");
+}
+
+#[test]
+fn an_image_beside_a_saved_machine_that_cannot_be_read_is_copied_whole() {
+    if !has("setpriv") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    let Some(image) = ext4(&bed, &at("disk"), 32 * MIB, 21) else { return };
+    tool(Command::new("chmod").arg("777").arg(dir.path()));
+    let run = || {
+        let out = said_to_nobody(dir.path(), &[env!("CARGO_BIN_EXE_haul"), "--smart", "--explain", "disk", "copy"]);
+        let copy = fs::read(at("copy")).expect("it is there");
+        fs::remove_file(at("copy")).expect("it is there");
+        (out, copy)
+    };
+    for hidden in ["machine.save", ".config/libvirt/qemu/save/vm.save", ".config/libvirt/qemu/save", ".config"] {
+        if let Some((parent, _)) = hidden.rsplit_once('/') {
+            fs::create_dir_all(at(parent)).expect("it can be made");
+        }
+        if !at(hidden).exists() {
+            fs::write(at(hidden), "of somebody else").expect("it can be written");
+        }
+        tool(Command::new("chmod").arg("0").arg(at(hidden)));
+        let (out, copy) = run();
+        assert!(out.contains("a virtual machine may be suspended with it in what cannot be read"), "{hidden}: {out}");
+        assert!(copy == image.bytes, "{hidden}");
+        tool(Command::new("chmod").arg("755").arg(at(hidden)));
+    }
+    assert!(run().1 == image.copied(), "by its map");
 }

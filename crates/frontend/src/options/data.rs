@@ -134,10 +134,10 @@ pub const FLAGS: &[Flag] = &[
         help: "with --smart: images are frozen snapshots, even if in use",
         details: "Without this option an image counts as in use if QEMU, VMware or a loop device has it as a disk, if \
                   it is mounted, locked, or open for writing, if the memory of a suspended machine lies beside it \
-                  (FILE.save of libvirt, *.vmss of VMware, Snapshots/*.sav of VirtualBox), or if another disk there goes \
-                  on from it (the overlay of a snapshot, a differencing disk). Do not give this option for an image from \
-                  which another disk or a suspended machine goes on. A user who may not take \
-                  leases on the file (not its owner, without privileges) sees only the user's own writers. haul \
+                  (saved by libvirt, QEMU, VMware, VirtualBox or Xen) or in a managed save of libvirt that names it, or \
+                  if another disk there goes on from it (the overlay of a snapshot, a differencing disk). Do not give \
+                  this option for an image from which another disk or a suspended machine goes on. Only root sees the \
+                  managed saves of the system's libvirt. A user who may not take leases on the file (not its owner, without privileges) sees only the user's own writers. haul \
                   notices writes during the copy with this option, too.",
         effect: Switch(|draft| draft.plan.snapshot = true),
         ..Flag::own(Data)
