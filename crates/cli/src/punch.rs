@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_frontend::environment::saved_machines;
 use haul_frontend::exit;
 use haul_frontend::options::Punch;
 use haul_frontend::report::Report;
@@ -14,11 +15,12 @@ use haul_sys::kernel::{Kernel, Linux};
 /// Does it for each image in turn.
 pub(crate) fn punch(report: &Report, request: &Punch) -> u8 {
     let kernel: Arc<dyn Kernel> = Arc::new(Linux);
+    let system = System::default().with_saved(saved_machines());
     let mut failed = false;
     for image in &request.images {
         let path = Path::new(image);
         // A signal has its default effect: what is free already stays free, and everything else is as it was.
-        match haul_image::punch(&kernel, path, &System::default(), request.required, &|| false) {
+        match haul_image::punch(&kernel, path, &system, request.required, &|| false) {
             Ok(done) => report.screen().print(&text(path, &done, request, report)),
             Err(error) => {
                 failed = true;

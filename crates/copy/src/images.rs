@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+pub use haul_image::saved_machines;
+
 /// What became of one file that was looked at as a disk image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImageReport {

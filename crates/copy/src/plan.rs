@@ -1,6 +1,7 @@
 //! What the user wants: plain data, filled by a front end, validated once, never changed afterwards.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use haul_fs::preserve::{ContextRule, ModeRule, Preserve, Wish};
@@ -78,6 +79,9 @@ pub struct Plan {
     pub smart: SmartCopy,
     /// The images are frozen snapshots, whoever has them open.
     pub snapshot: bool,
+    /// Where libvirt saves the memory of suspended machines of the user, for `smart`: see
+    /// [`saved_machines`](crate::images::saved_machines). Those of the system are known.
+    pub saved_machines: Vec<PathBuf>,
     /// The SELinux context that new files get.
     pub context: ContextRule,
     /// Files copied at the same time; `None` lets haul decide.
@@ -308,6 +312,7 @@ impl Default for Plan {
             clone_tree: CloneTree::Never,
             smart: SmartCopy::Off,
             snapshot: false,
+            saved_machines: Vec::new(),
             context: ContextRule::Default,
             jobs: None,
             delete: None,

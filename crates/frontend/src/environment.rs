@@ -2,8 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use haul_copy::images;
 use haul_sys::filesystem::FilesystemType;
 use haul_sys::rustix::fs::statfs;
 
@@ -43,6 +44,8 @@ pub struct Environment {
     pub backup_suffix: Option<OsString>,
     /// The security module; asked for only when an option needs it.
     pub security: fn() -> Security,
+    /// Where libvirt saves the user's machines; asked for only when an option needs it.
+    pub saved_machines: fn() -> Vec<PathBuf>,
 }
 
 impl Environment {
@@ -53,6 +56,12 @@ impl Environment {
             version_control: env::var_os("VERSION_CONTROL"),
             backup_suffix: env::var_os("SIMPLE_BACKUP_SUFFIX"),
             security: Security::of_machine,
+            saved_machines,
         }
     }
+}
+
+/// Where libvirt saves the machines of the user's session, by HOME and XDG_CONFIG_HOME.
+pub fn saved_machines() -> Vec<PathBuf> {
+    images::saved_machines(env::var_os("HOME"), env::var_os("XDG_CONFIG_HOME"))
 }

@@ -19,7 +19,13 @@ use crate::throttle::{Priority, Throttling};
 use crate::values::Origin;
 
 fn environment() -> Environment {
-    Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }
+    Environment {
+        posixly_correct: false,
+        version_control: None,
+        backup_suffix: None,
+        security: || Security::None,
+        saved_machines: Vec::new,
+    }
 }
 
 fn parse_as(persona: Persona, environment: &Environment, line: &str) -> Result<Invocation, Complaint> {

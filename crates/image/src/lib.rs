@@ -73,5 +73,5 @@ pub use options::{BUFFER, LARGEST_BUFFER, Mode, Options, Smart};
 pub use punch::{Punched, punch};
 pub use source::{Disk, RawImage, Source};
 pub use stats::{Stats, Times};
-pub use system::System;
+pub use system::{System, saved_machines};
 pub use task::{Event, Observer, Task};

@@ -1,5 +1,6 @@
 //! Where the system tells who uses what, and how that is read.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ pub struct System {
     pub sys: PathBuf,
     /// Usually `/dev`.
     pub dev: PathBuf,
-    /// Where libvirt saves the memory of machines: `/var/lib/libvirt/qemu/save` and `/var/lib/libvirt/libxl/save`.
+    /// Where libvirt saves the memory of machines: `/var/lib/libvirt/qemu/save`, `/var/lib/libvirt/libxl/save`, and
+    /// [`saved_machines`] of the user. Those of the user in whose home directory an image lies are looked for besides.
     pub saved: Vec<PathBuf>,
 }
 
@@ -32,10 +34,28 @@ impl Default for System {
     }
 }
 
+impl System {
+    /// With more directories in which libvirt saves the memory of machines.
+    #[must_use]
+    pub fn with_saved(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> System {
+        self.saved.extend(dirs);
+        self
+    }
+}
+
 /// Where libvirt saves the memory of machines of a user's session, from the home directory: on the host, and in GNOME Boxes
 /// by Flatpak.
 pub(super) const SAVED_IN_HOME: [&str; 2] =
     [".config/libvirt/qemu/save", ".var/app/org.gnome.Boxes/config/libvirt/qemu/save"];
+
+/// Where libvirt saves the memory of machines of the session of a user with these values of HOME and XDG_CONFIG_HOME.
+pub fn saved_machines(home: Option<OsString>, config: Option<OsString>) -> Vec<PathBuf> {
+    // One that is not absolute is to be ignored (XDG Base Directory Specification).
+    let absolute = |dir: Option<OsString>| dir.map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let in_config = absolute(config).map(|dir| dir.join("libvirt/qemu/save"));
+    let in_home = absolute(home).into_iter().flat_map(|dir| SAVED_IN_HOME.map(|saved| dir.join(saved)));
+    in_config.into_iter().chain(in_home).collect()
+}
 
 /// The paths in a directory; none if it cannot be read.
 pub(super) fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -67,4 +87,23 @@ pub(super) fn names_of(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 pub(super) fn dir_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_saved_below_the_users_directory_of_settings() {
+        let found = |home: Option<&str>, config: Option<&str>| {
+            let found = saved_machines(home.map(OsString::from), config.map(OsString::from));
+            found.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>()
+        };
+        let boxes = "/home/me/.var/app/org.gnome.Boxes/config/libvirt/qemu/save";
+        assert_eq!(found(Some("/home/me"), None), ["/home/me/.config/libvirt/qemu/save", boxes]);
+        assert_eq!(found(None, Some("/settings")), ["/settings/libvirt/qemu/save"]);
+        let both = found(Some("/home/me"), Some("/settings"));
+        assert_eq!(both, ["/settings/libvirt/qemu/save", "/home/me/.config/libvirt/qemu/save", boxes]);
+        assert_eq!(found(Some(""), Some("settings")), [""; 0]);
+    }
 }

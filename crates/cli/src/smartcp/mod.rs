@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_copy::error::{Error, What};
 use haul_copy::run::Summary;
 use haul_copy::walk::last_component;
+use haul_frontend::environment::saved_machines;
 use haul_frontend::flags::Information;
 use haul_frontend::report::Report;
 use haul_frontend::watch::{self, Caught};
@@ -48,6 +49,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     let mut command = Command {
         report: Arc::new(report),
         request: *request,
+        system: System::default().with_saved(saved_machines()),
         unfinished: Unfinished::default(),
         made: HashSet::new(),
         failed: AtomicBool::new(false),
@@ -78,6 +80,7 @@ pub fn help_text(name: &OsStr) -> String {
 struct Command {
     report: Arc<Report>,
     request: Request,
+    system: System,
     unfinished: Unfinished,
     /// Names in the directory that have been made.
     made: HashSet<OsString>,
@@ -187,7 +190,7 @@ impl Command {
             places.push(place);
         }
         let printer = Printer { command: self, source: source.path() };
-        let (options, system) = (self.request.options, System::default());
+        let (options, system) = (self.request.options, self.system.clone());
         let map = |image: &dyn ReadAt| self.map(image);
         let task = KeepTask { options, mapper: &map, system, observer: &printer };
         kept.copy(&task, &mut |number, file, found| {
@@ -244,7 +247,7 @@ impl Command {
                 options: self.request.options,
                 mapper: if matches!(known, Known::NoDisk) { &no_map } else { &map },
                 kernel: Arc::clone(&kernel),
-                system: System::default(),
+                system: self.system.clone(),
                 stop: &|| cancel.is_cancelled(),
                 unfinished: self.unfinished.clone(),
                 given: None,

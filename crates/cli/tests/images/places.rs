@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use haul_testbed::guest::{Noise, has, run as tool};
 use haul_testbed::{Bed, Command, Fs, temp_dir};
@@ -222,18 +222,35 @@ fn the_memory_of_another_machine_keeps_no_image_whole() {
 }
 
 #[test]
-fn a_machine_suspended_in_a_session_of_the_owner_keeps_its_image_whole() {
+fn a_machine_suspended_in_a_session_of_a_user_keeps_its_image_whole() {
     let Some(bed) = Bed::new() else { return };
     let dir = temp_dir();
     let at = |name: &str| dir.path().join(name);
     fs::create_dir_all(at("images")).expect("it can be made");
     let Some(image) = ext4(&bed, &at("images/disk.img"), 32 * MIB, 16) else { return };
-    for save in [".config/libvirt/qemu/save", ".var/app/org.gnome.Boxes/config/libvirt/qemu/save"] {
+    // Of the user who copies it, and of the one whose image it is.
+    for (save, home, config) in [
+        ("settings/libvirt/qemu/save", "nowhere", "settings"),
+        ("me/.config/libvirt/qemu/save", "me", ""),
+        ("me/.var/app/org.gnome.Boxes/config/libvirt/qemu/save", "me", ""),
+        (".config/libvirt/qemu/save", "nowhere", ""),
+        (".var/app/org.gnome.Boxes/config/libvirt/qemu/save", "nowhere", ""),
+    ] {
         fs::create_dir_all(at(save)).expect("it can be made");
         fs::write(at(save).join("vm.save"), saved_by_libvirt("/images/disk.img")).expect("it can be written");
-        let (status, out, err) = Program::Haul.run(dir.path(), &["--explain", "images/disk.img", "copy"]);
-        assert!(status == Some(0) && out.contains("a virtual machine was suspended with it"), "{save}: {out}{err}");
-        assert_holds(&at("copy"), &image.bytes, save);
+        let config = if config.is_empty() { PathBuf::new() } else { at(config) };
+        let ended = |program: Program, arguments: &[&str]| {
+            let mut command = program.command(dir.path(), arguments);
+            let output = command.env("HOME", at(home)).env("XDG_CONFIG_HOME", &config).output().expect("it can be run");
+            let said = [output.stdout, output.stderr].concat();
+            (output.status.code(), String::from_utf8_lossy(&said).contains("a virtual machine was suspended with it"))
+        };
+        for (program, options) in [(Program::Haul, &["--explain"][..]), (Program::Smartcp, &[])] {
+            let found = ended(program, &[options, &["images/disk.img", "copy"]].concat());
+            assert_eq!(found, (Some(0), true), "{program:?} {save}");
+            assert_holds(&at("copy"), &image.bytes, save);
+        }
+        assert_eq!(ended(Program::Haul, &["--punch", "images/disk.img"]), (Some(1), true), "{save}");
         fs::remove_file(at(save).join("vm.save")).expect("it is there");
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn look_for_free<'a>(
     if kinds.iter().any(|kind| !matches!(kind, Kind::Regular | Kind::BlockDevice)) {
         return if required { Err(refused("it is no disk image")) } else { Ok(None) };
     }
-    let system = System::default();
+    let system = system(plan);
     // A new file is nobody's disk.
     let may_overwrite = || match created {
         true => Ok(()),
@@ -164,7 +164,7 @@ pub(crate) fn move_image(worker: &mut Worker<'_>, job: &FileData<'_>, looked: &m
         options: options(cx.plan),
         mapper: &|_| Map::default(),
         kernel: Arc::new(Linux),
-        system: System::default(),
+        system: system(cx.plan),
         stop: &|| session.cancel.is_cancelled(),
         unfinished: haul_image::Unfinished::default(),
         given: Some(Given {
@@ -235,7 +235,7 @@ fn conclude(report: &mut Reporter<'_>, job: &FileData<'_>, image: &mut ImageRepo
 /// Looks at a file as a disk, or at the disk that it holds as a container, or a part of one.
 fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
     let kernel: Arc<dyn Kernel> = Arc::new(Linux);
-    let (options, system) = (haul_guest::fs::Options::default(), System::default());
+    let (options, system) = (haul_guest::fs::Options::default(), system(plan));
     let judged = |map: Map, user: &dyn Fn() -> Option<InUse>| {
         // Nobody has to be asked about a file that is no image. Who used it while the map was read has changed the image
         // since the first look, if anything.
@@ -336,6 +336,10 @@ fn report_of(job: &FileData<'_>, seen: &Seen) -> ImageReport {
         write_time: Duration::ZERO,
         regions: map.regions.iter().map(region).collect(),
     }
+}
+
+fn system(plan: &Plan) -> System {
+    System::default().with_saved(plan.saved_machines.iter().cloned())
 }
 
 fn options(plan: &Plan) -> Options {

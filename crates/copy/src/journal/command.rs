@@ -68,6 +68,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         clone_tree: _, // --resume makes no snapshot.
         smart,
         snapshot,
+        saved_machines: _, // Of the user, and not of the command.
         context,
         jobs: _,
         delete,

@@ -106,11 +106,12 @@ pub const FLAGS: &[Flag] = &[
                   --engine, --readahead and --preallocate do not apply to these copies, --buffer-size applies up to 16M, \
                   and no extents are shared.",
         effect: Word("auto", |draft, word| {
+            draft.plan.saved_machines = (draft.environment.saved_machines)();
             draft.plan.smart = match word {
                 "auto" => SmartCopy::Auto,
                 "require" => SmartCopy::Require,
                 _ => SmartCopy::Off,
-            }
+            };
         }),
         modes: &[Mode::Punch],
         ..Flag::own(Data)
