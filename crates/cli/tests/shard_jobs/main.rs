@@ -210,6 +210,20 @@ fn a_repeated_shard_spares_what_somebody_else_has_made() {
 }
 
 #[test]
+fn a_repeated_shard_of_attributes_only_empties_no_file() {
+    let scene = Scene::new();
+    // A file stands where a directory is to be.
+    fs::create_dir(scene.path("d")).expect("a directory");
+    fs::write(scene.path("d/sub"), "").expect("it can be written");
+    let words = ["-aT", "--attributes-only", "--shard=1/1", "s", "d"];
+    assert_eq!(scene.run(&words).status.code(), Some(1));
+    fs::remove_file(scene.path("d/sub")).expect("it is there");
+    fs::write(scene.path("d/f1"), "contents").expect("it can be written");
+    scene.must(&words);
+    assert_eq!(fs::read(scene.path("d/f1")).expect("it is there"), b"contents");
+}
+
+#[test]
 fn a_file_half_made_by_a_killed_shard_is_not_kept() {
     for options in ["-anT", "-auT"] {
         let scene = Scene::new();

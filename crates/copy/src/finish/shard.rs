@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::attributes::{Keep, OWNER, side};
 use crate::context::{RunContext, Worker};
-use crate::decide::Existing;
+use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
 use crate::journal::Fingerprint;
 use crate::list::Index;
@@ -188,6 +188,11 @@ pub(crate) fn is_of_earlier_attempt(
         return false;
     }
     if subject.inode.kind == Kind::Directory || found.entry.kind == Kind::Directory {
+        return false;
+    }
+    // What is made without contents is empty, and what stands there may have got them since.
+    let makes_empty = copied_as_regular(subject.inode.kind, cx.plan) || found.entry.kind != subject.inode.kind;
+    if cx.plan.attributes_only && makes_empty {
         return false;
     }
     // The source by another way, or a link to it, is nothing that a shard has made.
@@ -486,6 +491,12 @@ mod tests {
     #[test]
     fn what_may_stay_as_it_is_stays() {
         let bench = second_attempt(Plan { overwrite: Overwrite::Skip, ..Plan::default() }).dest("b", "whole");
+        assert!(!is_own(&bench, true, bench.to("b").inode().unwrap()));
+    }
+
+    #[test]
+    fn what_would_become_an_empty_file_stays() {
+        let bench = second_attempt(Plan { attributes_only: true, ..Plan::default() }).dest("b", "whole");
         assert!(!is_own(&bench, true, bench.to("b").inode().unwrap()));
     }
 
