@@ -259,6 +259,35 @@ fn names_of_one_file_stay_so_when_a_shard_is_repeated() {
 }
 
 #[test]
+fn a_new_job_copies_a_file_with_several_names_whose_source_changed() {
+    let scene = Scene::new();
+    fs::hard_link(scene.path("s/f1"), scene.path("s/a")).expect("a link");
+    let shards = ["--shard=1/2", "--shard=2/2"];
+    let has_it = |shard: &&str| {
+        scene.must(&["-aT", shard, "s", "elsewhere"]);
+        scene.path("elsewhere/f1").exists()
+    };
+    let own = shards.into_iter().find(has_it).expect("one of them has it");
+    // The other one is left, so the next job goes by what this one has noted.
+    scene.must(&["-aT", "--update=changed", "--job=one", own, "s", "d"]);
+    scene.change("f1", "other");
+    for shard in shards {
+        scene.must(&["-aT", "--update=changed", "--job=two", shard, "s", "d"]);
+    }
+    scene.is_complete();
+}
+
+#[test]
+fn attributes_that_failed_are_set_when_a_shard_is_repeated() {
+    let scene = Scene::new();
+    fs::hard_link(scene.path("s/f1"), scene.path("s/a")).expect("a link");
+    let words = ["-aT", "--jobs=1", "--update=changed", "--shard=1/1", "s", "d"];
+    scene.fails_at("utimensat", "ENOSPC", &words);
+    scene.must(&words);
+    scene.is_complete();
+}
+
+#[test]
 fn two_processes_do_not_copy_one_shard_at_once() {
     let scene = Scene::new();
     rustix::fs::mkfifoat(rustix::fs::CWD, scene.path("s/fifo"), 0o600.into()).expect("a FIFO");

@@ -118,14 +118,24 @@ impl Scene {
 
     /// Runs it and kills it when it has begun its so-manieth call of this kind; false if it has ended before.
     pub fn killed_at(&self, call: &str, when: u32, words: &[&str]) -> bool {
-        let inject = format!("inject={call}:signal=KILL:when={when}");
-        let trace = format!("trace={call}");
-        let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-        let output = self.command_below(&strace, &[], words).output().expect("it can be run");
-        assert!(output.status.code() != Some(124), "the deadline: {words:?}");
+        let output = self.injected(call, &format!("signal=KILL:when={when}"), words);
         // strace ends as its child did.
         use std::os::unix::process::ExitStatusExt;
         output.status.signal() == Some(9) || output.status.code() == Some(137)
+    }
+
+    /// Runs it where each call of this kind fails so; it must fail, too.
+    pub fn fails_at(&self, call: &str, error: &str, words: &[&str]) {
+        let output = self.injected(call, &format!("error={error}"), words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", said(&output));
+    }
+
+    fn injected(&self, call: &str, what: &str, words: &[&str]) -> Output {
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+        let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+        let output = self.command_below(&strace, &[], words).output().expect("it can be run");
+        assert!(output.status.code() != Some(124), "the deadline: {words:?}");
+        output
     }
 
     fn look(&self, name: &str) -> Snapshot {

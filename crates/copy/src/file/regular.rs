@@ -45,7 +45,9 @@ pub(crate) fn make_file(
     let result = match copy(worker, &mut made, &new, &mut unfinished) {
         Ok(outcome) => {
             let id = outcome.id;
-            shard::note_for_other_names(worker, subject, spot);
+            if outcome.attributes_kept && outcome.checked.mismatch.is_none() {
+                shard::note_for_other_names(worker, subject, spot);
+            }
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs
             // its backup.
             let backed_up = outcome.unsynced.is_some() && state.backup.is_some();

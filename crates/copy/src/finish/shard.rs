@@ -121,30 +121,35 @@ pub(crate) fn tidy_after_shards(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
 }
 
 /// Notes a file that gets its name now, where another run of this shard would leave alone what it finds there: other names
-/// of the source become names of this file, and not of a copy of their own.
+/// of the source become names of this file, and not of a copy of their own. It must have all that a copy must have: nothing
+/// is done any more about a file that was noted, as long as neither it nor its source changes.
 pub(crate) fn note_for_other_names(worker: &mut Worker<'_>, subject: &Subject<'_>, made: Spot<'_>) {
     let cx = worker.cx;
     let Some(shards) = cx.services.shards.get() else { return };
     if subject.inode.links < 2 || !cx.plan.preserve.links || !cx.plan.keeps_existing() {
         return;
     }
-    note(worker, shards, made.inode().map(|made| Fingerprint::of_file(&made)));
+    note(worker, shards, made.inode().map(|made| copy_of(subject, &made)));
 }
 
-/// Notes a name or a file; that this is not possible is no failure.
+fn copy_of(subject: &Subject<'_>, made: &Inode) -> Fingerprint {
+    Fingerprint::of_copy(Fingerprint::of_source(&subject.inode), made)
+}
+
+/// Notes a name or a copy; that this is not possible is no failure.
 fn note(worker: &mut Worker<'_>, shards: &Shards, print: Result<Fingerprint, Errno>) {
     if let Err(errno) = print.and_then(|print| shards.state.note(print)) {
         worker.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
     }
 }
 
-/// Whether an earlier run of this shard has made what stands there.
+/// Whether an earlier run of this shard has made what stands there, and neither that nor its source has changed since.
 pub(crate) fn is_noted_by_shard(cx: RunContext<'_>, subject: &Subject<'_>, found: &Existing) -> bool {
     let several = subject.inode.links > 1 && cx.plan.preserve.links && cx.plan.keeps_existing();
     let Some(shards) = cx.services.shards.get().filter(|shards| several && shards.is_repeated()) else {
         return false;
     };
-    found.entry.id == found.target.id && shards.state.is_noted(Fingerprint::of_file(&found.target))
+    found.entry.id == found.target.id && shards.state.is_noted(copy_of(subject, &found.target))
 }
 
 /// Whether nothing that only this shard makes can be there already, in a directory that shards have made.
@@ -517,6 +522,27 @@ mod tests {
         begin(&mut bench, 1, 2).says(&[]);
         assert!(noted(&bench, "b"));
         assert!(!noted(&bench, "c"));
+        let was = bench.source_path("a").metadata().unwrap().modified().unwrap();
+        fs::write(bench.source_path("a"), "changed").unwrap();
+        assert!(!noted(&bench, "b"), "the source has changed");
+        fs::write(bench.source_path("a"), "new").unwrap();
+        File::options().write(true).open(bench.source_path("a")).unwrap().set_modified(was).unwrap();
+        assert!(!noted(&bench, "b"), "its time was put back");
+    }
+
+    #[test]
+    fn a_noted_file_that_is_not_whole_any_more_counts_for_nothing() {
+        let preserve = Preserve { links: true, ..Preserve::default() };
+        let plan = Plan { preserve, update: Update::Older, ..Plan::default() };
+        let mut bench = bench(plan).dest("b", "new");
+        fs::hard_link(bench.source_path("a"), bench.source_path("same")).unwrap();
+        begin(&mut bench, 1, 2).says(&[]);
+        bench.run(|worker| note_for_other_names(worker, &bench.subject("a", "b"), bench.to("b"))).says(&[]);
+        end(&bench, true);
+        begin(&mut bench, 1, 2).says(&[]);
+        fs::write(bench.dest_path("b"), "ne").unwrap();
+        let found = existing(bench.to("b").inode().unwrap());
+        assert!(!bench.run(|worker| is_noted_by_shard(worker.cx, &bench.subject("a", "b"), &found)).value);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0-15 | `haul shards 2` and zeros |
+//! | 0-15 | `haul shards 3` and zeros |
 //! | 16-31 | the fingerprint of the command without the shard |
 //! | 32-47 | the digest of the split: of the files, their states, and how they are divided |
 //! | 48-63 | the fingerprint of the job's ID |
@@ -20,7 +20,7 @@
 //! | 256 on | one byte for each shard, see `state` |
 //! | behind | 16 bytes for each directory that the user named: which one the job has made or found; zeros if it is not known |
 //! | behind | 16 bytes for each replaced ID: its fingerprint |
-//! | behind | 16 bytes for each name or file that was noted |
+//! | behind | 16 bytes for each name that was noted, or for each pair of a source and its copy |
 //!
 //! Integers are little-endian. Nothing of the header changes while a job lasts: another job gets a file of its own, which
 //! takes the place of this one.
@@ -30,7 +30,7 @@ use haul_sys::inode::Time;
 use crate::journal::Fingerprint;
 use crate::plan::Job;
 
-const MAGIC: &[u8; 16] = b"haul shards 2\0\0\0";
+const MAGIC: &[u8; 16] = b"haul shards 3\0\0\0";
 /// Bytes before those of the shards.
 pub(crate) const HEADER: usize = 256;
 /// Bytes of a fingerprint.
