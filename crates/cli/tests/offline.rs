@@ -78,6 +78,14 @@ fn it_is_copied_without_the_option_and_when_it_is_back() {
 }
 
 #[test]
+fn a_shard_that_left_it_out_is_not_done_for_the_command_without_the_option() {
+    let Some(dir) = scene() else { return };
+    let shard = ["-a", "--shard=1/1", "taken", "here", "to/"];
+    assert_eq!(copied(&dir, &[&["--skip-offline"], &shard[..]].concat()).0, None);
+    assert_eq!(copied(&dir, &shard).0.as_deref(), Some("on tape"));
+}
+
+#[test]
 fn its_old_copy_stays_and_nobody_is_asked() {
     let Some(dir) = scene() else { return };
     fs::write(dir.path().join("to/taken"), "old").expect("it can be written");

@@ -248,7 +248,9 @@ impl EarlierRuns {
 /// What tells this command from others, with copies in this directory.
 fn command_in(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> Result<Fingerprint, Error> {
     let here = if shown.is_empty() { OsStr::new(".") } else { shown };
-    let command = Inode::of(dir).and_then(|holder| command(plan, last, &holder));
+    // A journal has nothing of files that are left out: they are copied when they are back, or without the option.
+    let plan = Plan { skip_offline: false, ..plan.clone() };
+    let command = Inode::of(dir).and_then(|holder| command(&plan, last, &holder));
     command.map_err(|errno| Error::new(What::NoJournal, here).errno(errno))
 }
 

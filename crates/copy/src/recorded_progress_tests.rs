@@ -62,6 +62,16 @@ fn another_command_has_another_journal() {
 }
 
 #[test]
+fn what_is_left_out_makes_no_other_journal() {
+    let dir = temp_dir();
+    open(&dir);
+    let held = File::open(dir.path()).unwrap();
+    let other = Plan { skip_offline: true, ..plan() };
+    let other = RecordedProgress::open(&other, held.as_fd(), OsStr::new(""), OsStr::new("dest"), 0).unwrap();
+    assert!(other.earlier);
+}
+
+#[test]
 fn a_second_run_at_a_time_is_refused() {
     let dir = temp_dir();
     let first = open(&dir);

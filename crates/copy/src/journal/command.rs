@@ -20,7 +20,7 @@ use crate::plan::{
 };
 
 /// The first line.
-const VERSION: &str = "haul command 5";
+const VERSION: &str = "haul command 6";
 
 /// The same for two commands whose copies are the same: how fast they go does not matter. `last` is the name of the copy in
 /// the directory `holder`, or empty for copies into that.
@@ -46,7 +46,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         dereference,
         special_files,
         open_noatime: _, // The copy is the same.
-        skip_offline: _, // Those that were left out are copied when they are back.
+        skip_offline,
         link,
         attributes_only,
         overwrite,
@@ -99,6 +99,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.line("strip slashes", strip_trailing_slashes);
     lines.line("keep directory links", keep_directory_symlink);
     lines.line("one filesystem", one_file_system);
+    lines.line("skip offline", skip_offline);
     lines.line("through dangling links", write_through_dangling_link);
     lines.data(data, (*smart, *snapshot), context);
     lines.line("delete", delete.map_or("nothing", deletion));
@@ -267,7 +268,7 @@ mod tests {
     use crate::plan::{CacheUse, Destination, IfChanged, Preallocate, Writeback};
 
     /// Of a plan with the defaults and two sources, one of which has bytes that a line cannot have.
-    const GOLDEN: &str = r"haul command 5
+    const GOLDEN: &str = r"haul command 6
 source: a b
 source: /c\n\\\xff
 name: dest
@@ -296,6 +297,7 @@ parents: false
 strip slashes: false
 keep directory links: false
 one filesystem: false
+skip offline: false
 through dangling links: false
 sparse: auto
 reflink: auto
@@ -397,6 +399,7 @@ shard: none
             with(|plan| plan.strip_trailing_slashes = true),
             with(|plan| plan.keep_directory_symlink = true),
             with(|plan| plan.one_file_system = true),
+            with(|plan| plan.skip_offline = true),
             with(|plan| plan.write_through_dangling_link = true),
             with(|plan| plan.data.sparse = Sparse::Always),
             with(|plan| plan.data.sparse = Sparse::Never),
