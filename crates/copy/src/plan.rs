@@ -147,6 +147,13 @@ impl Plan {
         self.update != Update::All || self.overwrite == Overwrite::Skip
     }
 
+    /// Whether the same command, which is to complete this copy when it is run again, looks at nothing but the name or the time
+    /// of what stands there.
+    pub(crate) fn passes_over_existing(&self) -> bool {
+        let is_completed = self.resume || self.shard.is_some();
+        is_completed && (self.update == Update::Older || self.overwrite == Overwrite::Skip)
+    }
+
     /// Whether files are on the device before they get their names.
     pub(crate) fn names_wait(&self) -> bool {
         self.durable == Durable::File || self.verify == Verify::Device || self.resume

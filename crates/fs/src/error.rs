@@ -333,6 +333,8 @@ what! {
     CannotPublish = "cannot put the new {path} in its place",
     /// With `--atomic`; what could not be kept was reported before.
     NotTakenOver = "{path} was not replaced, since the new file cannot have the attributes of the old one",
+    /// With `--resume` or `--shard`; what could not be kept was reported before.
+    LacksAttributes = "{path} was not copied, since the next run would leave it without attributes that could not be kept",
     /// What is not certain to survive a power cut; `path` is a file, or a directory on the filesystem in question.
     NotDurable = "cannot write everything on the filesystem of {path} to its device",
     /// With `--resume`; `path` is the journal, or its directory.

@@ -355,6 +355,21 @@ fn what_a_killed_run_with_resume_left_goes_with_the_next_one() {
 }
 
 #[test]
+fn what_the_next_run_passes_over_has_its_attributes() {
+    for (passes_over, completes) in
+        [("-u", "--shard=1/1"), ("-n", "--shard=1/1"), ("-u", "--resume"), ("-n", "--resume")]
+    {
+        let scene = Scene::new();
+        fs::hard_link(scene.path("s/f1"), scene.path("s/a")).expect("a link");
+        let words = ["-aT", "--jobs=1", passes_over, completes, "s", "d"];
+        scene.fails_at("utimensat", "ENOSPC", &words);
+        assert!(!scene.path("d/f1").exists(), "{words:?}");
+        scene.must(&words);
+        scene.is_complete();
+    }
+}
+
+#[test]
 fn a_new_job_removes_what_an_unfinished_one_left() {
     let scene = Scene::new();
     scene.lay_old();

@@ -42,7 +42,8 @@ pub(crate) fn make_file(
     let spot = temporary.spot(subject.dest, &temporary.name);
     let sides = subject.sides.filter(|_| temporary.dir.is_none());
     let mut made = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
-    let result = match copy(worker, &mut made, &new, &mut unfinished) {
+    let copied = copy(worker, &mut made, &new, &mut unfinished);
+    let result = match copied.and_then(|outcome| with_attributes(worker, subject, outcome)) {
         Ok(outcome) => {
             let id = outcome.id;
             if outcome.attributes_kept && outcome.checked.mismatch.is_none() {
@@ -56,8 +57,9 @@ pub(crate) fn make_file(
             if published && may_have_other_names { Ok(id) } else { Err(Reported) }
         }
         Err(Reported) => {
-            // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run. What
-            // cannot be removed has a temporary name only, and the copy has failed and was reported anyway.
+            // Attributes could not be kept: of a node, or of what would stay without them. Everything else has gone already, or
+            // stays for the next run. What cannot be removed has a temporary name only, and the copy has failed and was
+            // reported anyway.
             if !unfinished.left {
                 spot.unlink().ok();
             }
@@ -66,6 +68,20 @@ pub(crate) fn make_file(
     };
     worker.cx.session.partials.done();
     result
+}
+
+/// A copy without its attributes is an error where the next run would leave it so. What differs from its source is set aside in
+/// any case.
+fn with_attributes(
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    outcome: FileOutcome,
+) -> Result<FileOutcome, Reported> {
+    let may_lack_them = outcome.checked.mismatch.is_some() || !worker.cx.plan.passes_over_existing();
+    if outcome.attributes_kept || may_lack_them {
+        return Ok(outcome);
+    }
+    Err(worker.report.fail(Error::new(What::LacksAttributes, subject.dest.path)))
 }
 
 /// Copies contents and attributes into a new file of this name, or into what stands there.
