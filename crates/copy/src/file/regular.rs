@@ -54,6 +54,9 @@ pub(crate) fn make_file(
             let backed_up = outcome.unsynced.is_some() && state.backup.is_some();
             let may_have_other_names = outcome.attributes_kept || backed_up;
             let published = temporary_file::publish_or_wait(worker, &temporary, spot, subject, outcome);
+            if published {
+                state.note_made(|| id);
+            }
             if published && may_have_other_names { Ok(id) } else { Err(Reported) }
         }
         Err(Reported) => {
@@ -100,6 +103,9 @@ fn copy(
     let files = open::both_sides(worker, subject, state, unfinished)?;
     let (dest_inode, seen) = (&files.dest.inode, &files.source_inode);
     let id = files.dest.known.then_some(dest_inode.id);
+    if files.dest.created {
+        state.note_made(|| id.or_else(|| Inode::of(files.dest.fd.as_fd()).ok().map(|inode| inode.id)));
+    }
     if files.dest.created && unfinished.start == 0 {
         cx.attributes().prepare(&files.keep(subject, seen), &mut worker.report);
     }

@@ -33,7 +33,7 @@ pub(crate) fn make_symbolic_link_to_source(
         worker.report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno))
     })?;
     worker.report.stats.symbolic_links += 1;
-    finish_special(worker, subject, true, NewEntries::UNKNOWN)
+    finish_special(worker, subject, state, (true, NewEntries::UNKNOWN))
 }
 
 /// Makes the node that the source is.
@@ -57,7 +57,7 @@ pub(crate) fn make_special(
     let made = worker.cx.services.space_gate.with_space(|| dest.make_node(kind, mode, subject.inode.node));
     worker.report.check(made, cannot_make(subject.inode.kind), dest.path)?;
     worker.report.stats.special += 1;
-    finish_special(worker, subject, state.new, state.entries)
+    finish_special(worker, subject, state, (state.new, state.entries))
 }
 
 /// What is said where something of this kind cannot be made.
@@ -84,21 +84,24 @@ fn copy_symbolic_link(
         made => _ = worker.report.check(made, cannot_make(Kind::SymbolicLink), dest.path)?,
     }
     worker.report.stats.symbolic_links += 1;
-    finish_special(worker, subject, state.new, state.entries)
+    finish_special(worker, subject, state, (state.new, state.entries))
 }
 
 /// Attributes of a node or link that was just made, and which one it is.
 fn finish_special(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
-    created: bool,
-    entries: NewEntries,
+    state: &DestState,
+    (created, entries): (bool, NewEntries),
 ) -> Result<Option<FileId>, Reported> {
     let dest = worker.report.check(held(subject.dest.open_path()), What::CannotStat, subject.dest.path)?;
     // What was just made has one name, or none where the filesystem counts no links; anything else was put there by somebody,
     // and is not ours to change.
     if created && (dest.0.links > 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
         return Err(worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
+    }
+    if created {
+        state.note_made(|| Some(dest.0.id));
     }
     // A link that the next name would be looked at through is no file of its own.
     let id = (!(subject.follow() && dest.0.kind == Kind::SymbolicLink)).then_some(dest.0.id);
@@ -281,8 +284,8 @@ mod tests {
     fn what_another_process_put_there_gets_no_attributes() {
         let bench = with_link(Plan::default()).dest("b", "theirs");
         let subject = bench.subject("a", "b");
-        let unknown = NewEntries::UNKNOWN;
-        let ran = bench.run(|worker| finish_special(worker, &subject, true, unknown));
+        let (state, made) = (DestState::default(), (true, NewEntries::UNKNOWN));
+        let ran = bench.run(|worker| finish_special(worker, &subject, &state, made));
         ran.says(&[r#"error: skipping file "b", as it was replaced while being copied"#]);
         assert_eq!((ran.value, bench.tree()), (Err(Reported), vec!["b: theirs".into()]));
     }

@@ -10,6 +10,7 @@ use haul_sys::inode::{Inode, Kind};
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::events::Event;
+use crate::publish::replace::rename_to_free;
 use crate::report::Reporter;
 use crate::walk::{Spot, renamed};
 use crate::work::entry::{DestState, Unfinished};
@@ -85,7 +86,8 @@ pub(crate) fn set_aside(report: &mut Reporter<'_>, spot: Spot<'_>, last: &OsStr,
     }
 }
 
-/// Undoes a backup after a failure. What was removed cannot be put back, which is reported.
+/// Undoes a backup after a failure. What was removed cannot be put back, which is reported; nor can a backup where somebody else
+/// has made something of its old name meanwhile.
 pub(crate) fn put_back(report: &mut Reporter<'_>, state: &DestState, dest: Spot<'_>) {
     if state.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
         report.warning(&Error::new(What::Lost, dest.path));
@@ -93,11 +95,16 @@ pub(crate) fn put_back(report: &mut Reporter<'_>, state: &DestState, dest: Spot<
     let Some(name) = &state.backup else { return };
     let path = renamed(dest.path, name);
     let backup = dest.beside(name, &path);
-    let put_back = backup.rename_to(dest.name);
-    if state.backup_is_link && put_back.is_ok() {
-        // A rename from one name of a file to another does nothing: the old file has never lost its own.
-        backup.unlink().ok();
-    }
+    let put_back = match dest.inode() {
+        Err(Errno::NOENT) => rename_to_free(backup, dest.name),
+        Err(errno) => Err(errno),
+        // The old file has never lost its own name.
+        Ok(now) if state.backup_is_link && backup.inode().is_ok_and(|kept| kept.is_same_file_as(&now)) => {
+            backup.unlink()
+        }
+        Ok(now) if state.made.get() == Some(&now.id) => backup.rename_to(dest.name),
+        Ok(_) => Err(Errno::EXIST),
+    };
     if report.check(put_back, What::CannotUnBackup, dest.path).is_ok() {
         report.tell(&Event::UnBackedUp { backup: path.into(), dest: dest.path.into() });
     }
@@ -107,7 +114,7 @@ fn marked(spot: Spot<'_>, last: &OsStr) -> Result<OsString, Errno> {
     for number in 1..=MOST_MARKED {
         let mut name = last.to_owned();
         name.push(if number == 1 { ".haul-mismatch".to_owned() } else { format!(".haul-mismatch-{number}") });
-        match crate::publish::replace::rename_to_free(spot, &name) {
+        match rename_to_free(spot, &name) {
             Ok(()) => return Ok(name),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),

@@ -195,6 +195,30 @@ fn a_backup_that_cannot_be_put_back_is_reported() {
 }
 
 #[test]
+fn a_backup_does_not_replace_what_somebody_else_made() {
+    for backup_is_link in [false, true] {
+        let bench = Bench::new(Plan::default()).dest("b~", "old").dest("b", "theirs");
+        let state = DestState { backup: Some("b~".into()), backup_is_link, ..DestState::default() };
+        // What this run made is gone.
+        state.note_made(|| Some(bench.to("b~").inode().unwrap().id));
+        let ran = bench.run(|worker| put_back(&mut worker.report, &state, bench.to("b")));
+        ran.says(&[&format!(r#"error: cannot un-backup "b": {}"#, Errno::EXIST)]);
+        assert_eq!(bench.tree(), ["b: theirs", "b~: old"]);
+    }
+}
+
+#[test]
+fn a_backup_replaces_what_this_run_has_made() {
+    for backup_is_link in [false, true] {
+        let bench = Bench::new(Plan::default()).dest("b~", "old").dest("b", "new");
+        let state = DestState { backup: Some("b~".into()), backup_is_link, ..DestState::default() };
+        state.note_made(|| Some(bench.to("b").inode().unwrap().id));
+        bench.run(|worker| put_back(&mut worker.report, &state, bench.to("b"))).says(&["b~ is b again"]);
+        assert_eq!(bench.tree(), ["b: old"]);
+    }
+}
+
+#[test]
 fn a_loss_is_warned_of_where_nothing_came_instead() {
     let state = DestState { removed: true, ..DestState::default() };
     let bench = Bench::new(Plan::default());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use haul_io::transfer::Peers;
 use haul_io::verify::Checked;
@@ -109,6 +109,8 @@ pub(crate) struct DestState {
     pub replaces: bool,
     /// The backup is another name of the old one, which still has its own.
     pub backup_is_link: bool,
+    /// What this run has made at its name, where it may have to go again for the backup.
+    pub made: OnceLock<FileId>,
     /// It is made under a name that is not its last.
     pub temporary: bool,
     /// The old file that it replaces, and some of its attributes.
@@ -119,6 +121,17 @@ pub(crate) struct DestState {
     pub entries: NewEntries,
     /// What stood there was found to be, if it was compared.
     pub reason: Option<Reason>,
+}
+
+impl DestState {
+    /// Notes that this run has made this file at the name of the copy.
+    pub(crate) fn note_made(&self, id: impl FnOnce() -> Option<FileId>) {
+        if self.backup.is_some()
+            && let Some(id) = id()
+        {
+            _ = self.made.set(id);
+        }
+    }
 }
 
 /// Tells that the copy of an entry begins.
