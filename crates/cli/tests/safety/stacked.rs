@@ -151,6 +151,29 @@ fn smartcp_refuses_the_file_below_an_overlay() {
 }
 
 #[test]
+fn a_backup_does_not_replace_the_source_below_an_overlay() {
+    with_overlay(|place| {
+        for [from, to, way] in
+            [["upper/f~", "merged/f", "--backup=simple"], ["merged/f~", "upper/f", "--backup=existing"]]
+        {
+            fs::write(place.join("upper/f~"), "precious").unwrap();
+            fs::write(place.join("upper/f"), "old").unwrap();
+            let output = haul(place, &[way, from, to]);
+            assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+            assert!(said(&output).contains("backing up"), "{}", said(&output));
+            assert_eq!(fs::read_to_string(place.join("upper/f~")).unwrap(), "precious", "{from} {to}");
+            assert_eq!(fs::read_to_string(place.join("upper/f")).unwrap(), "old", "{from} {to}");
+        }
+        // What is proven to be another file may be replaced.
+        fs::write(place.join("f~"), "new").unwrap();
+        succeeds(&haul(place, &["--backup=simple", "f~", "merged/f"]));
+        assert_eq!(fs::read_to_string(place.join("merged/f")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(place.join("merged/f~")).unwrap(), "old");
+        assert_tidy(place);
+    });
+}
+
+#[test]
 fn what_is_replaced_for_safety_keeps_owner_and_mode() {
     with_overlay(|place| {
         fs::write(place.join("upper/f"), "contents").unwrap();

@@ -11,7 +11,7 @@ use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 use super::replace::{make_or_replace, rename_to_free};
 use super::temporary::TemporaryNames;
 use crate::plan::{Backup, Plan};
-use crate::walk::{Listing, Spot};
+use crate::walk::{Identity, Listing, Party, Spot};
 
 /// Longest backup name in bytes: GNU leaves one byte less than NAME_MAX, which is 255 on every filesystem of Linux but a
 /// few exotic ones.
@@ -162,6 +162,24 @@ pub(crate) fn would_destroy_source((source, inode): (Spot<'_>, &Inode), dest: Sp
     is_source(dest.beside(&simple, dest.path).inode())
         && (inode.links <= 1 || is_reached())
         && backup_name(dest, plan, None).is_ok_and(|(_, numbered)| !numbered)
+}
+
+/// Whether making the backup of `dest` might overwrite the source under other numbers: it has the name of the backup, and what has
+/// that name is not proven to be another file.
+pub(crate) fn may_destroy_source(
+    source: Party<'_>,
+    dest: Spot<'_>,
+    plan: &Plan,
+    judge: &dyn Fn(Party<'_>) -> Identity,
+) -> bool {
+    let simple = simple_name(crate::walk::last_component(dest.name), &plan.backup_suffix);
+    let backup = dest.beside(&simple, dest.path);
+    crate::walk::last_component(source.spot.name) == simple
+        && backup.inode().is_ok_and(|inode| {
+            inode.id != source.inode.id
+                && judge(Party { spot: backup, inode: &inode, follow: false }) != Identity::Two
+                && backup_name(dest, plan, None).is_ok_and(|(_, numbered)| !numbered)
+        })
 }
 
 #[cfg(test)]

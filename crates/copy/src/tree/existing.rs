@@ -349,10 +349,7 @@ fn decision(
                 answers.made_for_operand = Some(walker.operands.have_made(subject.dest, &existing.target));
             }
             Fact::Identity => answers.identity = Some(identity(cx, subject, existing)),
-            Fact::BackupIsSource => {
-                let source = (subject.source, &subject.inode);
-                answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, cx.plan));
-            }
+            Fact::BackupIsSource => answers.backup_is_source = Some(backup_is_source(cx, subject)),
             Fact::KeptForOther => answers.kept_for_other = Some(is_kept_for_other(cx, subject, existing)),
         }
     }
@@ -440,6 +437,14 @@ fn identity(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> I
     let through_link = existing.entry.kind == Kind::SymbolicLink && existing.target.kind != Kind::SymbolicLink;
     let dest = Party { spot: subject.dest, inode: &existing.target, follow: through_link };
     cx.services.identities.judge(source, dest, &|| cx.cancelled())
+}
+
+/// Whether the source is what the backup would be called, or may be, though its numbers are others.
+fn backup_is_source(cx: RunContext<'_>, subject: &Subject<'_>) -> bool {
+    let source = Party { spot: subject.source, inode: &subject.inode, follow: subject.follow() };
+    let judge = |backup: Party<'_>| cx.services.identities.judge(source, backup, &|| cx.cancelled());
+    backup::would_destroy_source((subject.source, &subject.inode), subject.dest, cx.plan)
+        || backup::may_destroy_source(source, subject.dest, cx.plan, &judge)
 }
 
 /// Gives what stands there its backup name: by a link, if it shall keep its own for now and the filesystem has links.
