@@ -200,6 +200,28 @@ fn several_images_go_into_a_directory_and_failures_do_not_stop_the_others() {
 }
 
 #[test]
+fn an_image_does_not_overwrite_the_copy_of_another_by_another_name() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    for (name, seed) in [("a", 1), ("b", 2)] {
+        fs::write(at(name), Noise::new(seed).bytes(300_000)).expect("it can be written");
+        closed(File::open(at(name)).expect("it is there"), &at(name));
+    }
+    for link in ["hard", "symbolic"] {
+        fs::create_dir(at(link)).expect("it can be made");
+        fs::write(at(link).join("a"), "old").expect("it can be written");
+        match link {
+            "hard" => fs::hard_link(at("hard/a"), at("hard/b")).expect("it can be made"),
+            _ => symlink("a", at("symbolic/b")).expect("it can be made"),
+        }
+        let (status, out, err) = run(dir.path(), &["a", "b", link]);
+        let expected = format!("DIR/smartcp: will not overwrite just-created '{link}/b' with 'b'\n");
+        assert_eq!((status, out.as_str(), err), (Some(1), "", expected));
+        assert_same_contents(at("a"), at(link).join("a"));
+    }
+}
+
+#[test]
 fn an_image_in_use_is_copied_whole_with_a_warning_unless_it_is_a_snapshot() {
     let dir = place();
     image(&dir.path().join("image"));

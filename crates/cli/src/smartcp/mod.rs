@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_copy::error::{Error, What};
 use haul_copy::run::Summary;
@@ -24,8 +24,10 @@ use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use haul_image::{Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::memory;
+use haul_sys::rustix::fs::CWD;
 
 use options::{Invocation, Request};
 
@@ -52,6 +54,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
         system: System::default().with_saved(saved_machines()),
         unfinished: Unfinished::default(),
         made: HashSet::new(),
+        written_to: Mutex::default(),
         failed: AtomicBool::new(false),
         written: AtomicBool::new(false),
     };
@@ -84,6 +87,8 @@ struct Command {
     unfinished: Unfinished,
     /// Names in the directory that have been made.
     made: HashSet<OsString>,
+    /// The files that they led to: another name may lead to one of them.
+    written_to: Mutex<HashSet<FileId>>,
     failed: AtomicBool,
     /// An image was written to while it was copied, and its copy stays.
     written: AtomicBool,
@@ -207,12 +212,17 @@ impl Command {
     /// Whether it is copied now.
     fn copy(&self, source: &Source, known: Known<'_>, to: &Path) -> bool {
         let from = source.path();
+        if file_id(to).is_some_and(|id| self.written_to().contains(&id)) {
+            self.problem(&Error::new(What::JustCreated, to).and(from));
+            return false;
+        }
         if self.request.verbose {
             let quoted = |path: &Path| self.report.quoter().if_needed(path.as_os_str().as_encoded_bytes());
             self.show(&[&b"Copying: "[..], &quoted(from), b"\nTo:      ", &quoted(to), b"\n"].concat());
         }
         match self.attempts(source, known, to) {
             Ok(done) => {
+                self.written_to().extend(file_id(to));
                 self.done(&done, from, to);
                 true
             }
@@ -226,6 +236,10 @@ impl Command {
                 false
             }
         }
+    }
+
+    fn written_to(&self) -> MutexGuard<'_, HashSet<FileId>> {
+        self.written_to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Copies a source, again as often as the user wants if somebody writes to it meanwhile.
@@ -323,6 +337,11 @@ impl Command {
         screen.print(text);
         screen.flush();
     }
+}
+
+/// Which file a path leads to, if there is one.
+fn file_id(path: &Path) -> Option<FileId> {
+    Inode::at_following(CWD, path.as_os_str()).ok().map(|inode| inode.id)
 }
 
 /// What is known of a source before it is copied.
