@@ -23,7 +23,7 @@ use crate::finish::{naming, resume, undo};
 use crate::journal::Fingerprint;
 use crate::meta::{NewEntries, Object};
 use crate::plan::{LinkMode, Reflink, SmartCopy, Verify};
-use crate::publish::ready::{ParentDirectory, Ready};
+use crate::publish::ready::{ParentDirectory, Ready, Replaceable};
 use crate::publish::temporary::TemporaryNames;
 use crate::recorded_progress::{Partial, has_settled};
 use crate::report::Reported;
@@ -45,6 +45,8 @@ pub(crate) struct TemporaryFile {
     last: OsString,
     /// Something stands there.
     replaces: bool,
+    /// What that is, where nothing else may be replaced.
+    stands: Option<Box<Replaceable>>,
 }
 
 impl TemporaryFile {
@@ -174,7 +176,8 @@ pub(crate) fn publish_or_wait(
         return undo::set_aside(&mut worker.report, spot, &temporary.last, mismatch);
     }
     let Some((file, id)) = unsynced else {
-        let published = naming::publish(&mut worker.report, spot, &temporary.last, temporary.replaces);
+        let (report, stands) = (&mut worker.report, temporary.stands.as_deref());
+        let published = naming::publish(report, spot, &temporary.last, (temporary.replaces, stands));
         if published {
             naming::tell_digest(&worker.report, spot.path, &checked);
         }
@@ -198,6 +201,7 @@ pub(crate) fn publish_or_wait(
             name: temporary.name.clone(),
             last: temporary.last.clone(),
             replaces: temporary.replaces,
+            stands: temporary.stands.clone(),
             source,
         },
     );
@@ -249,7 +253,7 @@ fn choose(
         false => (None, dest.name.to_owned()),
     };
     let replaces = state.existing.is_some() || state.replaces;
-    Ok(TemporaryFile { dir, name: names.another(), last, replaces })
+    Ok(TemporaryFile { dir, name: names.another(), last, replaces, stands: state.stands.clone() })
 }
 
 /// The directory and the name that symbolic links lead to, found as the kernel finds them.

@@ -21,7 +21,7 @@ use crate::finish::{directories, resume, undo};
 use crate::links::Made;
 use crate::plan::Writeback;
 use crate::publish::filesystems::Synced;
-use crate::publish::ready::{ParentDirectory, Ready};
+use crate::publish::ready::{ParentDirectory, Ready, Replaceable};
 use crate::publish::replace::{link_to, rename_to_free};
 use crate::report::Reporter;
 use crate::schedule::limits::descriptors;
@@ -35,19 +35,40 @@ const MOST_UNWRITTEN: usize = 64;
 /// From this size in bytes on the device begins with a file as soon as it is whole.
 const LARGE: u64 = 1 << 20;
 
-/// Puts a whole file in its place. If that fails, it goes away again.
-pub(crate) fn publish(report: &mut Reporter<'_>, spot: Spot<'_>, last: &OsStr, replaces: bool) -> bool {
-    let renamed = if replaces { spot.rename_to(last) } else { rename_to_free(spot, last) };
-    match renamed {
-        Ok(()) => true,
+/// Puts a whole file in its place, where that is free or what stands there is to be replaced. If that fails, it goes away again.
+pub(crate) fn publish(
+    report: &mut Reporter<'_>,
+    spot: Spot<'_>,
+    last: &OsStr,
+    (replaces, stands): (bool, Option<&Replaceable>),
+) -> bool {
+    let published = may_replace(spot, last, (replaces, stands)).and_then(|replaces| {
+        let renamed = if replaces { spot.rename_to(last) } else { rename_to_free(spot, last) };
+        renamed.map_err(|errno| not_published(spot, last, errno))
+    });
+    published.map_err(|error| undo::withdraw(report, spot, error)).is_ok()
+}
+
+/// Whether a file replaces what stands at its name: not where only what was seen there may be replaced, and that has gone.
+///
+/// # Errors
+/// Where something else stands there now.
+fn may_replace(spot: Spot<'_>, last: &OsStr, (replaces, stands): (bool, Option<&Replaceable>)) -> Result<bool, Error> {
+    let Some(stands) = stands.filter(|_| replaces) else { return Ok(replaces) };
+    match spot.beside(last, spot.path).inode_now(false) {
+        Ok(now) if stands.is(&now) => Ok(true),
+        Ok(_) => Err(Error::new(What::ReplacedWhileCopied, spot.path)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(not_published(spot, last, errno)),
+    }
+}
+
+fn not_published(spot: Spot<'_>, last: &OsStr, errno: Errno) -> Error {
+    match errno {
         // The name was free as far as following links has shown.
-        Err(Errno::EXIST) if spot.beside(last, spot.path).read_link().is_ok() => {
-            undo::withdraw(report, spot, Error::new(What::DanglingLink, spot.path))
-        }
-        Err(errno) => {
-            let what = if errno == Errno::EXIST { What::CannotCreateRegular } else { What::CannotPublish };
-            undo::withdraw(report, spot, Error::new(what, spot.path).errno(errno))
-        }
+        Errno::EXIST if spot.beside(last, spot.path).read_link().is_ok() => Error::new(What::DanglingLink, spot.path),
+        Errno::EXIST => Error::new(What::CannotCreateRegular, spot.path).errno(errno),
+        errno => Error::new(What::CannotPublish, spot.path).errno(errno),
     }
 }
 
@@ -230,7 +251,7 @@ fn give_synced_name(worker: &mut Worker<'_>, ready: &Ready) {
             return;
         }
     }
-    if publish(&mut worker.report, spot, &ready.last, ready.replaces) {
+    if publish(&mut worker.report, spot, &ready.last, (ready.replaces, ready.stands.as_deref())) {
         worker.report.tell(&Event::Secured(ready.size));
         if let Some(source) = ready.source {
             resume::promise_finished(worker, source, ready.file.as_fd(), &ready.checked);

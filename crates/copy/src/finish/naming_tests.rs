@@ -32,6 +32,7 @@ fn ready(bench: &Bench, last: &str, contents: &str) -> Ready {
         name,
         last: last.into(),
         replaces: bench.to(last).inode().is_ok(),
+        stands: None,
         source: None,
     }
 }
@@ -238,7 +239,7 @@ fn a_directory_gets_its_times_after_the_names_in_it() {
 
 /// Publishes the file `t` as `b`.
 fn publish_as_b(bench: &Bench, replaces: bool) -> Ran<bool> {
-    bench.run(|worker| publish(&mut worker.report, bench.to("t"), OsStr::new("b"), replaces))
+    bench.run(|worker| publish(&mut worker.report, bench.to("t"), OsStr::new("b"), (replaces, None)))
 }
 
 #[test]
@@ -247,6 +248,65 @@ fn a_published_file_takes_the_place_of_the_old_one() {
     let ran = publish_as_b(&bench, true);
     ran.says(&[]);
     assert_eq!((ran.value, bench.tree()), (true, vec!["b: new".into()]));
+}
+
+/// What stands at `b` and may be replaced.
+fn stands(bench: &Bench, has_backup: bool) -> Replaceable {
+    Replaceable { inode: bench.to("b").inode().unwrap(), has_backup }
+}
+
+const REPLACED: &str = r#"error: skipping file "b", as it was replaced while being copied"#;
+
+#[test]
+fn what_came_after_the_backup_or_is_newer_is_not_replaced() {
+    for waits in [false, true] {
+        for has_backup in [false, true] {
+            let bench = bench().dest("b", "old").dest("c", "theirs");
+            let stands = stands(&bench, has_backup);
+            let ready = ready(&bench, "b", "new");
+            fs::rename(bench.dest_path("c"), bench.dest_path("b")).unwrap();
+            match waits {
+                true => name_all(&bench, [Ready { stands: Some(stands.into()), ..ready }]).says(&[REPLACED]),
+                false => bench
+                    .run(|worker| {
+                        let path = ready.path();
+                        let (spot, last) = (ready.spot(&path), OsStr::new("b"));
+                        assert!(!publish(&mut worker.report, spot, last, (true, Some(&stands))));
+                    })
+                    .says(&[REPLACED]),
+            }
+            assert_eq!(bench.tree(), ["b: theirs"], "{waits} {has_backup}");
+        }
+    }
+}
+
+#[test]
+fn what_was_seen_is_replaced_also_where_it_has_gone() {
+    for is_gone in [false, true] {
+        for has_backup in [false, true] {
+            let bench = bench().dest("b", "old");
+            let stands = Some(stands(&bench, has_backup).into());
+            let ready = Ready { stands, ..ready(&bench, "b", "new") };
+            if is_gone {
+                fs::remove_file(bench.dest_path("b")).unwrap();
+            }
+            name_all(&bench, [ready]).says(&[]);
+            assert_eq!(bench.tree(), ["b: new"], "{is_gone} {has_backup}");
+        }
+    }
+}
+
+#[test]
+fn what_was_written_to_is_replaced_only_if_it_has_a_backup() {
+    for has_backup in [false, true] {
+        let bench = bench().dest("b", "old");
+        let stands = Some(stands(&bench, has_backup).into());
+        let ready = Ready { stands, ..ready(&bench, "b", "new") };
+        fs::write(bench.dest_path("b"), "longer").unwrap();
+        let ran = name_all(&bench, [ready]);
+        assert_eq!(ran.heard.len(), usize::from(!has_backup), "{ran:?}");
+        assert_eq!(bench.tree(), [if has_backup { "b: new" } else { "b: longer" }]);
+    }
 }
 
 #[test]

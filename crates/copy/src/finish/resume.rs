@@ -197,6 +197,7 @@ mod tests {
             name,
             last: "b".into(),
             replaces: false,
+            stands: None,
             source: Some(source(bench)),
         };
         bench.run(|worker| {

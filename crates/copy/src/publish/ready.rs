@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use haul_io::verify::Checked;
 use haul_sys::Errno;
-use haul_sys::inode::FileId;
+use haul_sys::inode::{FileId, Inode};
 
 use crate::journal::Fingerprint;
 use crate::links::duplicate;
@@ -65,6 +65,22 @@ impl AsFd for ParentDirectory {
     }
 }
 
+/// What a file is to replace, as it was seen, where nothing that came later may be replaced in its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Replaceable {
+    pub inode: Inode,
+    /// Whatever becomes of its contents, the backup is another name of it.
+    pub has_backup: bool,
+}
+
+impl Replaceable {
+    /// Whether what stands there now may be replaced. A filesystem that gives a file another number meanwhile has not changed it.
+    pub fn is(&self, now: &Inode) -> bool {
+        let state = |inode: &Inode| (inode.kind, inode.size, inode.modified);
+        state(now) == state(&self.inode) || self.has_backup && now.is_same_file_as(&self.inode)
+    }
+}
+
 /// A whole file that waits for its name.
 pub(crate) struct Ready {
     /// Open, so that it reports errors of its data.
@@ -79,6 +95,8 @@ pub(crate) struct Ready {
     pub last: OsString,
     /// Something stands there.
     pub replaces: bool,
+    /// What that is, where nothing else may be replaced.
+    pub stands: Option<Box<Replaceable>>,
     /// What it is a copy of, if it is to be noted that it is finished.
     pub source: Option<Fingerprint>,
 }

@@ -18,8 +18,9 @@ use crate::finish::removal::Removal;
 use crate::finish::{deletion, moved, naming, shard};
 use crate::journal::{Digest, Fingerprint};
 use crate::links::DestDir;
-use crate::plan::{Dereference, Overwrite, Plan};
+use crate::plan::{Dereference, Overwrite, Plan, Update};
 use crate::publish::backup;
+use crate::publish::ready::Replaceable;
 use crate::report::Reporter;
 use crate::tree::claims::{self, Earlier, Instead};
 use crate::tree::walker::Walker;
@@ -148,38 +149,40 @@ fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing
     // It is opened again for the copy: meanwhile the user may have been asked, and what makes way may be another name of it.
     subject.opened = None;
     let reason = reason(subject, &existing, &answers, walker.worker.cx.plan);
-    let state = match decision {
-        Decision::Ask(_) | Decision::Nothing => return None,
-        Decision::Keep(why) => {
-            keep(walker, subject, &existing, why);
-            return None;
-        }
-        Decision::WriteInto(identity) => {
-            Ok(DestState { existing: Some(Box::new(existing)), identity, ..DestState::default() })
-        }
-        Decision::Replace(identity) => Ok(DestState { new: true, replaces: true, identity, ..DestState::default() }),
-        // Of what goes only since its type is another, or it has other names, the source is opened first.
-        Decision::Remove
-            if decide::makes_equal(walker.worker.cx.plan, subject.is_operand())
-                && let Err(error) = open_first(walker.worker.cx, subject) =>
-        {
-            Err(error)
-        }
-        Decision::Remove => match entry::remove(&mut walker.worker.report, subject.dest) {
-            true => {
-                look_again(subject);
-                Ok(DestState { new: true, removed: true, ..DestState::default() })
+    let state =
+        match decision {
+            Decision::Ask(_) | Decision::Nothing => return None,
+            Decision::Keep(why) => {
+                keep(walker, subject, &existing, why);
+                return None;
             }
-            false => return None,
-        },
-        Decision::Delete(conflict) => delete(&mut walker.worker, subject, &existing, conflict).map(|()| DestState {
-            new: true,
-            removed: true,
-            ..DestState::default()
-        }),
-        Decision::BackUp { link, identity } => Ok(back_up(&mut walker.worker, subject, link, identity)?),
-        Decision::Refuse(what) => Err(refusal(subject, what)),
-    };
+            Decision::WriteInto(identity) => {
+                let stands = may_not_be_newer(walker.worker.cx, &existing.target);
+                Ok(DestState { existing: Some(Box::new(existing)), stands, identity, ..DestState::default() })
+            }
+            Decision::Replace(identity) => {
+                let stands = may_not_be_newer(walker.worker.cx, &existing.entry);
+                Ok(DestState { new: true, replaces: true, stands, identity, ..DestState::default() })
+            }
+            // Of what goes only since its type is another, or it has other names, the source is opened first.
+            Decision::Remove
+                if decide::makes_equal(walker.worker.cx.plan, subject.is_operand())
+                    && let Err(error) = open_first(walker.worker.cx, subject) =>
+            {
+                Err(error)
+            }
+            Decision::Remove => match entry::remove(&mut walker.worker.report, subject.dest) {
+                true => {
+                    look_again(subject);
+                    Ok(DestState { new: true, removed: true, ..DestState::default() })
+                }
+                false => return None,
+            },
+            Decision::Delete(conflict) => delete(&mut walker.worker, subject, &existing, conflict)
+                .map(|()| DestState { new: true, removed: true, ..DestState::default() }),
+            Decision::BackUp { link, identity } => Ok(back_up(&mut walker.worker, subject, link, identity)?),
+            Decision::Refuse(what) => Err(refusal(subject, what)),
+        };
     match state {
         Ok(state) => Some(DestState { reason: (reason != Reason::Any).then_some(reason), ..state }),
         Err(refused) => {
@@ -187,6 +190,11 @@ fn decide(walker: &mut Walker<'_>, subject: &mut Subject<'_>, existing: Existing
             None
         }
     }
+}
+
+/// What is to be replaced, where that is only what was found to be older.
+fn may_not_be_newer(cx: RunContext<'_>, inode: &Inode) -> Option<Box<Replaceable>> {
+    (cx.plan.update == Update::Older).then(|| Box::new(Replaceable { inode: *inode, has_backup: false }))
 }
 
 /// What an existing destination was found to be beside its source.
@@ -454,8 +462,11 @@ fn back_up(worker: &mut Worker<'_>, subject: &Subject<'_>, link: bool, identity:
         let linked = backup::link_aside(dest, cx.plan, cx.temporary_names());
         // Where there are no links, for a moment the name stands for nothing.
         if let backup @ Some(_) = worker.report.check(linked, What::CannotBackup, dest.path).ok()? {
+            // Making a link may give it another number: an overlay copies it up.
+            let seen = worker.report.check(dest.inode(), What::CannotStat, dest.path).ok()?;
+            let stands = Some(Box::new(Replaceable { inode: seen, has_backup: true }));
             let state = DestState { new: true, replaces: true, backup_is_link: true, ..DestState::default() };
-            return Some(DestState { backup, identity, ..state });
+            return Some(DestState { backup, stands, identity, ..state });
         }
     }
     let backup = match backup::move_aside(dest, cx.plan) {

@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::context::test_support::{Bench, Ran, tree};
@@ -76,6 +76,20 @@ fn what_an_atomic_copy_removes_stands_until_that_is_whole() {
 }
 
 #[test]
+fn only_what_was_found_to_be_older_may_be_replaced() {
+    for (update, remove_destination) in [(Update::Older, false), (Update::Older, true), (Update::Content, false)] {
+        let plan = Plan { update, remove_destination, atomic: true, ..plan() };
+        let bench = Bench::new(plan).source("a", "newer").dest("b", "old");
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        File::options().write(true).open(bench.dest_path("b")).unwrap().set_modified(long_ago).unwrap();
+        let ran = act(&bench, "a", "b");
+        let may = copied(&ran).stands.as_ref().map(|stands| (stands.inode.id, stands.has_backup));
+        let seen = bench.to("b").inode().unwrap().id;
+        assert_eq!(may, (update == Update::Older).then_some((seen, false)), "{update:?} {remove_destination}");
+    }
+}
+
+#[test]
 fn what_is_to_be_removed_first_is_removed() {
     let bench = Bench::new(Plan { remove_destination: true, ..plan() }).source("a", "new").dest("b", "old");
     let ran = act(&bench, "a", "b");
@@ -99,6 +113,7 @@ fn an_atomic_copy_leaves_the_old_name_beside_the_backup() {
     let bench = Bench::new(Plan { backup: Backup::Simple, atomic: true, ..plan() }).source("a", "new").dest("b", "old");
     let ran = act(&bench, "a", "b");
     assert!(copied(&ran).backup_is_link && copied(&ran).replaces);
+    assert!(copied(&ran).stands.as_ref().is_some_and(|stands| stands.has_backup));
     assert_eq!(bench.tree(), ["b: old", "b~: old"]);
 }
 

@@ -21,6 +21,7 @@ use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::plan::Dereference;
 use crate::publish::Sides;
+use crate::publish::ready::Replaceable;
 use crate::report::Reporter;
 use crate::walk::{Identity, Spot, renamed};
 use crate::work::directory::Frame;
@@ -107,6 +108,9 @@ pub(crate) struct DestState {
     pub removed: bool,
     /// The old one stands there until the copy takes its place.
     pub replaces: bool,
+    /// The old one as it was seen, where nothing else may be replaced by a copy under a temporary name: what came later is in no
+    /// backup, or may be newer.
+    pub stands: Option<Box<Replaceable>>,
     /// The backup is another name of the old one, which still has its own.
     pub backup_is_link: bool,
     /// What this run has made at its name, where it may have to go again for the backup.
