@@ -7,6 +7,7 @@ pub(crate) mod background_sync;
 pub(crate) mod backup;
 pub(crate) mod filesystems;
 mod partial;
+pub(crate) mod probe;
 pub(crate) mod ready;
 pub(crate) mod replace;
 

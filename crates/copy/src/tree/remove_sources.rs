@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use haul_io::transfer::Buffers;
 use haul_sys::Errno;
-use haul_sys::inode::{DeviceNumber, Inode, Kind, Time};
-use haul_sys::rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, openat, unlinkat};
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
+use haul_sys::rustix::fs::{CWD, OFlags};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::compare;
@@ -29,7 +29,7 @@ use crate::error::{Error, What};
 use crate::events::Event;
 use crate::meta::Object;
 use crate::plan::Destination;
-use crate::publish::temporary::temporary_name;
+use crate::publish::probe::{is_seen_in, set_times_back};
 use crate::tree::look_ahead;
 use crate::tree::operands::{name_in, strip};
 use crate::tree::rename::name_to_move;
@@ -549,24 +549,9 @@ fn show_each_other(cx: RunContext<'_>, source: Spot<'_>, copy: Spot<'_>) -> Resu
     if inodes[0].id == inodes[1].id || !cx.services.identities.can_be_one(parties[0], parties[1]) {
         return Ok(false);
     }
-    let seen = is_seen_in(cx, dirs[1], dirs[0]);
-    let time = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
-    let times = Timestamps { last_access: time(inodes[1].accessed), last_modification: time(inodes[1].modified) };
-    Object { fd: dirs[1], path_only: true }.set_times(&times)?;
-    Ok(seen? || is_seen_in(cx, dirs[0], dirs[1])?)
-}
-
-/// Whether something that is put into one directory is seen in the other.
-fn is_seen_in(cx: RunContext<'_>, dir: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let name = temporary_name(&cx.services.names, |name| openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(drop))?;
-    let seen = Inode::now_at(other, &name, false);
-    unlinkat(dir, &name, AtFlags::empty())?;
-    match seen {
-        Ok(_) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(errno),
-    }
+    let seen = is_seen_in(&cx.services.names, dirs[1], dirs[0]);
+    set_times_back(Object { fd: dirs[1], path_only: true }, &inodes[1])?;
+    Ok(seen? || is_seen_in(&cx.services.names, dirs[0], dirs[1])?)
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ fn a_deep_tree_goes_with_few_descriptors() {
 fn what_is_seen_in_a_directory_that_something_else_is_put_into_is_that_directory() {
     let bench = Bench::new(moving());
     let [from, to] = [bench.from("."), bench.to(".")].map(|spot| spot.dir().unwrap());
-    let seen = |dir, other| bench.run(|worker| is_seen_in(worker.cx, dir, other)).value;
+    let seen = |dir, other| bench.run(|worker| is_seen_in(&worker.cx.services.names, dir, other)).value;
     assert_eq!((seen(from, from), seen(from, to)), (Ok(true), Ok(false)));
     assert!(bench.tree().is_empty(), "nothing stays of it");
 }
