@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Output;
 
-use haul_testbed::{Command, TempDir, temp_dir};
+use haul_testbed::{Command, TempDir, skip, temp_dir};
+
+const NOBODY: u32 = 65534;
 
 fn haul(dir: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
@@ -94,6 +97,31 @@ fn a_name_that_is_not_there_fails_and_is_listed() {
     let done = haul(dir.path(), &["-a", "--files-from=NAMES", "--failures=LIST", "-T", "s", "d"]);
     assert_eq!(done.status.code(), Some(1), "{}", said(&done));
     assert_eq!(names(&dir.path().join("LIST"), '\n'), ["none".to_owned()].into());
+}
+
+#[test]
+fn what_fails_without_a_message_is_listed() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("files of other users take root");
+    }
+    let dir = temp_dir();
+    for sub in ["", "s", "d"] {
+        fs::create_dir_all(dir.path().join(sub)).expect("a directory");
+        chown(dir.path().join(sub), Some(NOBODY), Some(NOBODY)).expect("an owner");
+    }
+    // Anybody may write to the old file, and only root may change its mode.
+    for (name, user) in [("s/a", NOBODY), ("s/b", NOBODY), ("d/a", 0)] {
+        let path = dir.path().join(name);
+        fs::write(&path, name).expect("a file");
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("a mode");
+        chown(&path, Some(user), Some(user)).expect("an owner");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+    command.args(["-r", "--preserve=mode,ownership", "--failures=LIST", "-T", "s", "d"]);
+    let done = command.current_dir(dir.path()).uid(NOBODY).gid(NOBODY).output().expect("haul can be run");
+    // cp says nothing either.
+    assert_eq!((done.status.code(), said(&done)), (Some(1), String::new()));
+    assert_eq!(names(&dir.path().join("LIST"), '\n'), ["a".to_owned()].into());
 }
 
 #[test]

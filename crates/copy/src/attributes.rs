@@ -87,7 +87,7 @@ impl<'a> Attributes<'a> {
 
     /// Gives the copy its attributes. False if one could not be set that had to be kept.
     pub(crate) fn set(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) -> bool {
-        report.attributes(|problem| meta::finish(&self.request(keep), problem))
+        report.attributes(keep.dest.path, |problem| meta::finish(&self.request(keep), problem))
     }
 
     /// The same for a file that may get more hard links, or another name if it is `temporary`: the kernel gives none to an
@@ -105,7 +105,7 @@ impl<'a> Attributes<'a> {
             return Set { kept: self.set(keep, report), deferred: None };
         }
         let request = Request { seal_later: true, ..self.request(keep) };
-        let kept = report.attributes(|problem| meta::finish(&request, problem));
+        let kept = report.attributes(keep.dest.path, |problem| meta::finish(&request, problem));
         let deferred = report.check(DeferredFlags::hold(keep), What::PreservingFlags, keep.dest.path);
         Set { kept, deferred: deferred.unwrap_or(None) }
     }
@@ -133,13 +133,14 @@ impl<'a> Attributes<'a> {
     /// Sets the flags that waited for the last hard link.
     pub(crate) fn seal(&self, deferred: Vec<DeferredFlags>, report: &mut Reporter<'_>) {
         for deferred in deferred {
-            report.attributes(|problem| meta::seal(&self.request(&deferred.keep()), problem));
+            let keep = deferred.keep();
+            report.attributes(keep.dest.path, |problem| meta::seal(&self.request(&keep), problem));
         }
     }
 
     /// Sets what only works on an empty file or an empty directory.
     pub(crate) fn prepare(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) {
-        report.attributes(|problem| meta::before_data(&self.request(keep), problem));
+        report.attributes(keep.dest.path, |problem| meta::before_data(&self.request(keep), problem));
     }
 
     /// Gives a new file the attributes of the one that it replaces. False if something would be lost that need not be.
@@ -172,7 +173,7 @@ impl<'a> Attributes<'a> {
             rules.skip("user.*");
         }
         let request = Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
-        report.attributes(|problem| {
+        report.attributes(keep.dest.path, |problem| {
             let kept = meta::finish(&request, problem);
             // A change of owner has taken away what may stay.
             let Some(Err(errno)) = narrow.map(|mode| keep.dest.object.set_mode(mode)) else { return kept };

@@ -140,6 +140,8 @@ pub enum Event<'a> {
         /// In hexadecimal digits.
         digest: Cow<'a, str>,
     },
+    /// An entry of the destination lacks attributes that it must have, and no [`Event::Problem`] says so, as cp does not.
+    LostAttributes(Cow<'a, Path>),
     /// Something went wrong; the run goes on with the next file.
     Problem(Cow<'a, Error>),
     /// Something the user should know that is no failure.
@@ -307,6 +309,7 @@ impl Event<'_> {
                 ..report
             }),
             Event::Digest { dest, digest } => Event::Digest { dest: kept(dest), digest: kept(digest) },
+            Event::LostAttributes(path) => Event::LostAttributes(kept(path)),
             Event::Problem(error) => Event::Problem(kept(error)),
             Event::Warning(error) => Event::Warning(kept(error)),
         }
@@ -321,7 +324,10 @@ impl Event<'_> {
                     of(source) + of(dest) + backup.as_deref().map_or(0, of)
                 }
                 Event::UnBackedUp { backup: a, dest: b } | Event::ParentMade { source: a, dest: b } => of(a) + of(b),
-                Event::Removed(path) | Event::Deleted { path, .. } | Event::Skipped(path, _) => of(path),
+                Event::Removed(path)
+                | Event::Deleted { path, .. }
+                | Event::Skipped(path, _)
+                | Event::LostAttributes(path) => of(path),
                 Event::DataStarted { source, .. } | Event::SourceRemoved { source, .. } => of(source),
                 Event::Striped { dest, profile, .. } => of(dest) + profile.len(),
                 Event::Planned(Planned { source, dest, backup, other_name, .. }) => {

@@ -158,10 +158,14 @@ impl<'a> Reporter<'a> {
         self.session.observer.event(event);
     }
 
-    /// Reports attributes that `set` could not set. They fail the run only if it says that they had to be kept, as this does.
-    pub(crate) fn attributes(&mut self, set: impl FnOnce(&mut dyn FnMut(Error)) -> bool) -> bool {
+    /// Reports attributes that `set` could not set for what is at this path. They fail the run only if it says that they had
+    /// to be kept, as this does.
+    pub(crate) fn attributes(&mut self, path: &Path, set: impl FnOnce(&mut dyn FnMut(Error)) -> bool) -> bool {
         let mut problems = Vec::new();
         let kept = set(&mut |error| problems.push(error));
+        if !kept && problems.is_empty() {
+            self.tell(&Event::LostAttributes(path.into()));
+        }
         for error in problems {
             if kept {
                 self.warning(&error);
@@ -307,7 +311,7 @@ mod reporter_tests {
     fn attributes_that_could_not_be_set_are_errors_only_where_they_had_to_be() {
         let report = |problems: usize, kept: bool| {
             reported(false, |reporter| {
-                let said = reporter.attributes(|problem| {
+                let said = reporter.attributes(Path::new("/a"), |problem| {
                     (0..problems).for_each(|_| problem(error()));
                     kept
                 });
@@ -316,6 +320,6 @@ mod reporter_tests {
         };
         assert_eq!(report(1, true), (vec![WARNING.into()], false, false));
         assert_eq!(report(2, false), (vec![ERROR.into(); 2], true, false));
-        assert!(report(0, false).1, "a quiet loss is one, too");
+        assert_eq!(report(0, false), (vec!["attributes of /a lost".into()], true, false), "a quiet loss is one, too");
     }
 }

@@ -53,6 +53,11 @@ impl Failures {
         self.add(name.map_or(ALL, |name| name.as_os_str().as_bytes()));
     }
 
+    /// What is at this path, on either side, is not all that it must be, and there is no error that says so.
+    pub(crate) fn hear_of(&self, path: &Path) {
+        self.add(self.name(path).map_or(ALL, |name| name.as_os_str().as_bytes()));
+    }
+
     /// Below the source or the copy, where one may be in the other.
     fn name<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         let below = |base: &PathBuf| path.strip_prefix(base).ok();

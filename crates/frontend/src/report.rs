@@ -365,6 +365,7 @@ impl Observer for Report {
                 self.problems.fetch_add(1, Ordering::Relaxed);
                 self.problem(error);
             }
+            Event::LostAttributes(path) => self.failures.iter().for_each(|failures| failures.hear_of(path)),
             Event::Warning(error) if words::is_hint(error.what) => {
                 self.advise(&words::message(error, &self.quoter));
             }

@@ -359,6 +359,7 @@ impl Observer for Heard<'_> {
         let line = match event {
             Event::Problem(error) => format!("error: {error}"),
             Event::Warning(error) => format!("warning: {error}"),
+            Event::LostAttributes(path) => format!("attributes of {} lost", path.display()),
             Event::Removed(path) => format!("removed {}", path.display()),
             Event::Deleted { path, directory: false } => format!("deleted {}", path.display()),
             Event::Deleted { path, directory: true } => format!("deleted {}/", path.display()),

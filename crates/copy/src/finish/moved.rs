@@ -37,6 +37,8 @@ pub(crate) fn let_stay_if_it_fails<'w, T>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::context::test_support::Bench;
     use crate::plan::Plan;
@@ -48,7 +50,9 @@ mod tests {
         for (name, kept) in [("kept", true), ("lost", false)] {
             let source = bench.from(name).inode().unwrap();
             bench.run(|worker| {
-                let_stay_if_it_fails(worker, (source, Some(&root)), |worker| worker.report.attributes(|_| kept));
+                let_stay_if_it_fails(worker, (source, Some(&root)), |worker| {
+                    worker.report.attributes(Path::new(name), |_| kept)
+                });
                 assert_eq!(worker.cx.services.stays.has((&source).into()), Ok(!kept), "{name}");
             });
         }

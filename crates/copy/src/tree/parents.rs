@@ -184,7 +184,10 @@ fn finish_parent(worker: &mut Worker<'_>, parent: &Parent) -> bool {
     if !parent.created && !asked {
         return true;
     }
-    worker.report.attributes(|problem| meta::finish_parent(&worker.cx.attributes().request(&parent.keep()), problem))
+    let keep = parent.keep();
+    worker
+        .report
+        .attributes(keep.dest.path, |problem| meta::finish_parent(&worker.cx.attributes().request(&keep), problem))
 }
 
 /// The components of a path but for the last, and where each ends.
