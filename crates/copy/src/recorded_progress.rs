@@ -125,13 +125,18 @@ impl RecordedProgress {
         self.known.lock().finished(pair)
     }
 
+    /// Whether it was made between the beginning of the first run and that of this one.
+    pub(crate) fn is_born_since(&self, inode: &Inode) -> bool {
+        self.earlier && inode.born.is_some_and(|born| self.journal.is_of_earlier_run(born))
+    }
+
     /// Whether an earlier run made this directory.
     pub(crate) fn made(&self, directory: &Inode) -> bool {
         if !self.earlier {
             return false;
         }
         // What was written down may be lost with the power; the birth tells all the same, if nobody has put the clock back.
-        let born_since = directory.born.is_some_and(|born| self.journal.is_of_earlier_run(born));
+        let born_since = self.is_born_since(directory);
         born_since || matches!(self.known.lock().done.get(&key(b'm', Fingerprint::of_file(directory))), Ok(Some(_)))
     }
 

@@ -370,6 +370,26 @@ fn what_the_next_run_passes_over_has_its_attributes() {
 }
 
 #[test]
+fn names_of_one_file_stay_so_when_a_copy_is_resumed() {
+    for options in ["-anT", "-auT", "-aT"] {
+        let mut killed = 0;
+        for (when, call) in (1..=12).flat_map(|when| ["linkat", "renameat2", "renameat"].map(|call| (when, call))) {
+            let scene = Scene::new();
+            for name in ["a", "b", "sub/c"] {
+                fs::hard_link(scene.path("s/f1"), scene.path(&format!("s/{name}"))).expect("a link");
+            }
+            let words = [options, "--resume", "s", "d"];
+            if scene.killed_at(call, when, &words) {
+                killed += 1;
+                scene.must(&words);
+                scene.is_complete();
+            }
+        }
+        assert!(killed > 0, "{options}: no run was killed");
+    }
+}
+
+#[test]
 fn a_new_job_removes_what_an_unfinished_one_left() {
     let scene = Scene::new();
     scene.lay_old();

@@ -18,7 +18,7 @@ use crate::finish::removal::Removal;
 use crate::finish::{deletion, moved, naming, shard};
 use crate::journal::{Digest, Fingerprint};
 use crate::links::DestDir;
-use crate::plan::{Dereference, Overwrite, Plan, Update};
+use crate::plan::{Dereference, LinkMode, Overwrite, Plan, Update};
 use crate::publish::backup;
 use crate::publish::ready::Replaceable;
 use crate::report::Reporter;
@@ -380,6 +380,12 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why
         Kept::NotOlder if may_be_met_again(subject) && !walker.worker.cx.plan.moves => {
             _ = is_name_of_other_copy(&mut walker.worker, subject, None)
         }
+        Kept::Protected if is_of_killed_run(walker.worker.cx, subject, existing) => {
+            // Nothing that stands there is replaced; names that come after it become names of this file.
+            if let Earlier::Claimed = claims::claim(&mut walker.worker, subject) {
+                claims::complete_claim(&mut walker.worker, subject, Some(existing.entry.id));
+            }
+        }
         Kept::Same if !becomes_name_of_other_copy(walker, subject, existing) => {
             same::bring_up_to_date(&mut walker.worker, subject, existing);
         }
@@ -388,6 +394,21 @@ fn keep(walker: &mut Walker<'_>, subject: &Subject<'_>, existing: &Existing, why
     if why != Kept::Same {
         moved::let_stay(&mut walker.worker, &subject.inode, subject.level.dir);
     }
+}
+
+/// Whether what stays as it is looks as if an earlier run of this command had made it of this source, which has several names,
+/// and was killed before it noted that. Files of no other names need not be known.
+fn is_of_killed_run(cx: RunContext<'_>, subject: &Subject<'_>, existing: &Existing) -> bool {
+    let (source, found) = (&subject.inode, &existing.entry);
+    let is_copied_alike = cx.plan.preserve.links && cx.plan.preserve.timestamps && cx.plan.link == LinkMode::Copy;
+    let is_alike = source.kind == Kind::Regular
+        && found.kind == Kind::Regular
+        && found.size == source.size
+        && found.is_modified_as(source)
+        // It has not changed since.
+        && found.born.is_some_and(|born| source.changed < born);
+    let progress = cx.services.progress.get().filter(|_| is_copied_alike && is_alike && source.links > 1);
+    progress.is_some_and(|progress| progress.is_born_since(found))
 }
 
 /// Passes over a file that an archive has, and of which nothing stands at the destination that would have to be decided about.
