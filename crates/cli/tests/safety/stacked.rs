@@ -174,6 +174,47 @@ fn a_backup_does_not_replace_the_source_below_an_overlay() {
 }
 
 #[test]
+fn a_mirror_does_not_delete_its_source_below_an_overlay() {
+    with_overlay(|place| {
+        fs::create_dir_all(place.join("upper/a/dir")).unwrap();
+        fs::write(place.join("upper/a/big"), painted(2000)).unwrap();
+        fs::write(place.join("upper/a/dir/f"), "contents").unwrap();
+        let modified = || fs::metadata(place.join("upper/a")).unwrap().modified().unwrap();
+        let before = modified();
+        // From the second one on, another directory stands beside it.
+        for way in [&[][..], &["--atomic"], &["--jobs=4"]] {
+            let output = haul(place, &[&["--mirror", "--max-size=1000"], way, &["upper/a", "merged"]].concat());
+            assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+            assert!(said(&output).contains("not deleting 'merged/a': it is a source"), "{}", said(&output));
+            assert!(fs::read(place.join("upper/a/big")).unwrap() == painted(2000), "{way:?}");
+            assert_eq!(fs::read_to_string(place.join("upper/a/dir/f")).unwrap(), "contents", "{way:?}");
+            assert_eq!(fs::read_to_string(place.join("merged/dir/f")).unwrap(), "contents", "{way:?}");
+            assert!(!place.join("merged/other").exists(), "what is no source goes");
+            assert_eq!(modified(), before, "{way:?}");
+            fs::create_dir_all(place.join("merged/other/dir")).unwrap();
+            fs::write(place.join("merged/other/dir/f"), "old").unwrap();
+        }
+        assert_tidy(place);
+    });
+}
+
+#[test]
+fn what_is_in_the_way_of_a_copy_stays_if_it_is_the_source() {
+    with_overlay(|place| {
+        // The file `b` of the source is to stand where the source itself is seen.
+        fs::create_dir_all(place.join("upper/b/a")).unwrap();
+        fs::write(place.join("upper/b/a/b"), "contents").unwrap();
+        fs::write(place.join("upper/b/a/big"), painted(2000)).unwrap();
+        let output = haul(place, &["--mirror", "--max-size=1000", "upper/b/a", "merged"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("not deleting 'merged/b/a': it is a source"), "{}", said(&output));
+        assert_eq!(fs::read_to_string(place.join("upper/b/a/b")).unwrap(), "contents");
+        assert!(fs::read(place.join("upper/b/a/big")).unwrap() == painted(2000));
+        assert_tidy(place);
+    });
+}
+
+#[test]
 fn what_is_replaced_for_safety_keeps_owner_and_mode() {
     with_overlay(|place| {
         fs::write(place.join("upper/f"), "contents").unwrap();

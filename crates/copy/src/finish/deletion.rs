@@ -165,7 +165,7 @@ fn wanted_threads(cx: RunContext<'_>, extras: &[Extra]) -> usize {
 /// The same in one thread, of those that no other one has taken. After an error no thread takes more.
 fn remove_each(worker: &mut Worker<'_>, pair: &Pair<'_>, extras: &[Extra], next: &AtomicUsize) -> Result<(), Error> {
     let cx = worker.cx;
-    let Some(mut removal) = Removal::below(worker, pair.place) else { return Ok(()) };
+    let Some(mut removal) = Removal::below(worker, pair.place, Some(pair.sides)) else { return Ok(()) };
     let mut cursor = PathCursor::default();
     while let Some(Extra { listed, inode }) = extras.get(next.fetch_add(1, Ordering::Relaxed)) {
         if removal.is_to_end() {

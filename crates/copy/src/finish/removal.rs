@@ -3,8 +3,10 @@
 //! By descriptors, as everything: no path is resolved, no symbolic link followed, no mount point entered. What a filter excludes
 //! stays, and so do the directories that hold it. A dry run goes the same way and only says what would be removed.
 
+use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +20,12 @@ use crate::error::{Error, What};
 use crate::events::{Action, Event, Planned};
 use crate::meta::Object;
 use crate::plan::Delete;
-use crate::walk::{Descent, Entered, Listed, PathCursor, PathNode, Spot, entries_of, is_mounted, tagged_cache};
+use crate::publish::Sides;
+use crate::publish::probe::{is_seen_in, set_times_back};
+use crate::walk::{
+    Descent, Entered, Listed, Party, PathCursor, PathNode, Spot, entries_of, is_mounted, open_above, open_directory,
+    tagged_cache,
+};
 use crate::work::directory::Directory;
 
 /// The rights of the owner to list a directory and to look at what is in it.
@@ -32,6 +39,10 @@ pub(crate) struct Removal<'r, 'a> {
     worker: &'r mut Worker<'a>,
     delete: Delete,
     place: &'r Directory,
+    /// What it is a copy of, if that is open.
+    source: Option<BorrowedFd<'r>>,
+    /// The operand that this is in, as far as it was found.
+    operand: OnceCell<(OwnedFd, Inode)>,
     /// Nothing is removed; what would be is counted here.
     counted: Option<u64>,
     /// So many were counted as removed before, all at once.
@@ -68,9 +79,14 @@ enum Met {
 
 impl<'r, 'a> Removal<'r, 'a> {
     /// Of entries of this directory; `None` if nothing is to be removed.
-    pub(crate) fn below(worker: &'r mut Worker<'a>, place: &'r Directory) -> Option<Removal<'r, 'a>> {
+    pub(crate) fn below(
+        worker: &'r mut Worker<'a>,
+        place: &'r Directory,
+        sides: Option<&'r Sides>,
+    ) -> Option<Removal<'r, 'a>> {
         let delete = worker.cx.plan.delete.filter(|_| !worker.cx.services.deletions.is_over())?;
-        Some(Removal { worker, delete, place, counted: None, reserved: 0 })
+        let source = sides.map(|sides| sides.source.as_fd());
+        Some(Removal { worker, delete, place, source, operand: OnceCell::new(), counted: None, reserved: 0 })
     }
 
     /// Removes an entry of the directory, unless it is to stay or that fails, which is reported. Whether it is gone.
@@ -228,12 +244,71 @@ impl<'r, 'a> Removal<'r, 'a> {
             return Err(Fate::Stays);
         };
         let dir = level.dir().ok_or(Fate::Stays)?;
+        // What is closed to its owner is asked when it is opened up, and a dry run writes nothing.
+        let asks = !cx.plan.dry_run && (!closed || opened_up);
+        if asks && self.may_be_source(spot, dir, &inode) {
+            restore(&level);
+            return Err(Fate::Stays);
+        }
         let is_cache = cx.wanted().excludes_caches() && !self.delete.excluded && tagged_cache(dir).is_some();
         if is_cache && has_several_entries(dir) {
             restore(&level);
             return Err(Fate::Stays);
         }
         Ok(Box::new(level))
+    }
+
+    /// Whether a directory is the source under other numbers, or that is not certain, which is reported.
+    fn may_be_source(&mut self, spot: Spot<'_>, dir: BorrowedFd<'_>, inode: &Inode) -> bool {
+        let error = Error::new(What::SourceInDeleted, spot.path);
+        let error = match self.shows_source(dir, inode) {
+            Ok(false) => return false,
+            Ok(true) => error,
+            Err(errno) => error.errno(errno),
+        };
+        self.problem(error);
+        true
+    }
+
+    /// Whether what is removed from a directory would be removed from the operand.
+    fn shows_source(&self, dir: BorrowedFd<'_>, inode: &Inode) -> Result<bool, Errno> {
+        let Some(source) = self.source else { return Ok(false) };
+        let (names, identities) = (&self.worker.cx.services.names, &self.worker.cx.services.identities);
+        let can_be_one = |source: BorrowedFd<'_>, of_source: &Inode| {
+            let party =
+                |dir, inode| Party { spot: Spot::new(dir, OsStr::new("."), Path::new(".")), inode, follow: false };
+            identities.can_be_one(party(source, of_source), party(dir, inode))
+        };
+        if !can_be_one(source, &self.place.source_inode) {
+            return Ok(false);
+        }
+        if self.operand.get().is_none() {
+            _ = self.operand.set(self.find_operand(source)?);
+        }
+        let Some((operand, of_operand)) = self.operand.get() else { return Ok(false) };
+        if !can_be_one(operand.as_fd(), of_operand) {
+            return Ok(false);
+        }
+        let seen = is_seen_in(names, dir, operand.as_fd());
+        // It may stay. Who may not set them has changed nothing but times.
+        set_times_back(Object { fd: dir, path_only: false }, inode).ok();
+        match seen {
+            // No room for anything is no reason to keep what has nothing of the source.
+            Err(Errno::NOSPC | Errno::DQUOT) => Ok(has_common_name(dir, operand.as_fd())?),
+            seen => seen,
+        }
+    }
+
+    /// The outermost directory on the way up from this source of which this is in the copy.
+    fn find_operand(&self, source: BorrowedFd<'_>) -> Result<(OwnedFd, Inode), Errno> {
+        let mut found = (open_directory(source, ".")?, self.place.source_inode);
+        let is_copied = |now: &Inode| self.place.dir.is_within_copy_of(now.id);
+        while let Ok((above, inode)) = open_above(found.0.as_fd(), OFlags::PATH, is_copied)
+            && inode.id != found.1.id
+        {
+            found = (above, inode);
+        }
+        Ok(found)
     }
 
     /// Goes back up from a directory, and removes it if nothing in it stays. Whether it is gone.
@@ -328,7 +403,33 @@ fn restore(level: &Level) {
     }
 }
 
+/// Whether something in one directory has a name that stands in the other.
+fn has_common_name(dir: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut entries = entries_of(dir).filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."));
+    let stands = |name: &OsStr| match Inode::at(other, name) {
+        Err(Errno::NOENT) => Ok(false),
+        looked => looked.map(|_| true),
+    };
+    entries.try_fold(false, |found, entry| Ok(found || stands(OsStr::from_bytes(entry.file_name().to_bytes()))?))
+}
+
 /// Whether there is something beside one entry in a directory.
 fn has_several_entries(dir: BorrowedFd<'_>) -> bool {
     entries_of(dir).filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")).nth(1).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::test_support::Bench;
+    use crate::plan::Plan;
+
+    #[test]
+    fn a_name_that_stands_in_both_directories_is_found() {
+        let bench = Bench::new(Plan::default()).source("a", "").source("b", "").dest("c", "");
+        let [from, to] = [bench.from("."), bench.to(".")].map(|spot| spot.dir().unwrap());
+        assert_eq!([has_common_name(from, to), has_common_name(to, from)], [Ok(false); 2]);
+        std::fs::write(bench.dest_path("b"), "").unwrap();
+        assert_eq!([has_common_name(from, to), has_common_name(to, from)], [Ok(true); 2]);
+    }
 }

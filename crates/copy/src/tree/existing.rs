@@ -264,7 +264,7 @@ fn remove_with_contents(worker: &mut Worker<'_>, subject: &Subject<'_>, existing
         dir.is_ok_and(|dir| deletion::doubt(cx, &above.place, dir.as_fd(), iter::once(subject.dest)).is_none())
     };
     is_its_own()
-        && Removal::below(worker, &above.place)
+        && Removal::below(worker, &above.place, above.sides.as_deref())
             .is_some_and(|mut removal| removal.make_way(subject.dest, &existing.entry))
 }
 
