@@ -12,7 +12,7 @@ use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use crate::error::{Error, What};
 use crate::meta::{self, Caller, KnownFilesystems, NewEntries, Object, Request, Side, XattrRules};
 use crate::plan::{Dereference, ModeRule, Plan, Preserve, Wish};
-use crate::report::Reporter;
+use crate::report::{Loss, Reporter};
 
 /// An entry whose data or contents are in place.
 pub(crate) struct Keep<'a> {
@@ -68,8 +68,8 @@ pub(crate) struct Attributes<'a> {
 
 /// What became of the attributes of a file.
 pub(crate) struct Set {
-    /// It has all that it must have.
-    pub kept: bool,
+    /// Whether it has all that it must have.
+    pub kept: Result<(), Loss>,
     /// Flags of it wait for the end of the run.
     pub deferred: Option<DeferredFlags>,
 }
@@ -101,11 +101,12 @@ impl<'a> Attributes<'a> {
             Dereference::Always => true,
         };
         let may_be_linked = preserve.links && (keep.source.inode.links > 1 || follows);
-        if !preserve.flags || !(may_be_linked || temporary) {
-            return Set { kept: self.set(keep, report), deferred: None };
+        let seal_later = preserve.flags && (may_be_linked || temporary);
+        let request = Request { seal_later, ..self.request(keep) };
+        let kept = report.attributes_or_loss(keep.dest.path, |problem| meta::finish(&request, problem));
+        if !seal_later {
+            return Set { kept, deferred: None };
         }
-        let request = Request { seal_later: true, ..self.request(keep) };
-        let kept = report.attributes(keep.dest.path, |problem| meta::finish(&request, problem));
         let deferred = report.check(DeferredFlags::hold(keep), What::PreservingFlags, keep.dest.path);
         Set { kept, deferred: deferred.unwrap_or(None) }
     }
@@ -300,7 +301,7 @@ mod tests {
     fn no_flag_waits_for_the_end_of_the_run_unless_flags_are_kept() {
         let two = Two::new([0o600, 0o600]);
         let set = with(&Plan::default(), |attributes, report| attributes.set_of_file(&two.keep(), true, report));
-        assert!(set.kept && set.deferred.is_none());
+        assert!(set.kept.is_ok() && set.deferred.is_none());
     }
 
     #[test]

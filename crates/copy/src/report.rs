@@ -12,7 +12,7 @@ use haul_io::pace::Pace;
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode};
 
-use crate::error::{Error, What};
+use crate::error::{Error, ErrorKind, What};
 use crate::events::{Confirm, Event, Observer};
 use crate::meta;
 use crate::publish::Partials;
@@ -92,6 +92,14 @@ pub(crate) struct Reporter<'a> {
     pub damaged: Vec<PathBuf>,
 }
 
+/// Attributes that a copy must have, and has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Another attempt may keep them: there was no room, no memory, or no answer.
+    ForNow,
+    ForGood,
+}
+
 impl<'a> Reporter<'a> {
     pub(crate) fn new(session: &'a Session<'a>, fail_fast: bool, copy_failed: &'a AtomicBool) -> Reporter<'a> {
         let stats = Stats::default();
@@ -161,8 +169,20 @@ impl<'a> Reporter<'a> {
     /// Reports attributes that `set` could not set for what is at this path. They fail the run only if it says that they had
     /// to be kept, as this does.
     pub(crate) fn attributes(&mut self, path: &Path, set: impl FnOnce(&mut dyn FnMut(Error)) -> bool) -> bool {
+        self.attributes_or_loss(path, set).is_ok()
+    }
+
+    /// The same, and says what kind of loss it is.
+    pub(crate) fn attributes_or_loss(
+        &mut self,
+        path: &Path,
+        set: impl FnOnce(&mut dyn FnMut(Error)) -> bool,
+    ) -> Result<(), Loss> {
         let mut problems = Vec::new();
         let kept = set(&mut |error| problems.push(error));
+        let may_pass = problems.iter().any(|problem| {
+            matches!(problem.kind(), ErrorKind::Space | ErrorKind::Device | ErrorKind::Resources | ErrorKind::Busy)
+        });
         if !kept && problems.is_empty() {
             self.tell(&Event::LostAttributes(path.into()));
         }
@@ -177,8 +197,9 @@ impl<'a> Reporter<'a> {
             self.failed = true;
             self.losses += 1;
             self.copy_failed.store(true, Ordering::Relaxed);
+            return Err(if may_pass { Loss::ForNow } else { Loss::ForGood });
         }
-        kept
+        Ok(())
     }
 
     /// An overwritten file is neither the old nor the new one.

@@ -370,6 +370,16 @@ fn what_the_next_run_passes_over_has_its_attributes() {
 }
 
 #[test]
+fn what_never_has_its_attributes_is_copied_even_so() {
+    for completes in ["--shard=1/1", "--resume"] {
+        let scene = Scene::new();
+        scene.fails_at("utimensat", "EPERM", &["-auT", "--jobs=1", completes, "s", "d"]);
+        let [copy, source] = ["d/f1", "s/f1"].map(|name| fs::read(scene.path(name)).expect("it is there"));
+        assert!(copy == source, "{completes}");
+    }
+}
+
+#[test]
 fn names_of_one_file_stay_so_when_a_copy_is_resumed() {
     for options in ["-anT", "-auT", "-aT"] {
         let mut killed = 0;

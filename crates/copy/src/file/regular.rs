@@ -23,7 +23,7 @@ use crate::file::{check, fill, special, temporary_file};
 use crate::finish::{naming, shard, undo, written};
 use crate::meta::Side;
 use crate::plan::DoneWhen;
-use crate::report::Reported;
+use crate::report::{Loss, Reported};
 use crate::work::entry::{DestState, FileOutcome, Subject, Unfinished};
 use crate::work::file_data::Broken;
 
@@ -46,13 +46,13 @@ pub(crate) fn make_file(
     let result = match copied.and_then(|outcome| with_attributes(worker, subject, outcome)) {
         Ok(outcome) => {
             let id = outcome.id;
-            if outcome.attributes_kept && outcome.checked.mismatch.is_none() {
+            if outcome.loss.is_none() && outcome.checked.mismatch.is_none() {
                 shard::note_for_other_names(worker, subject, spot);
             }
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs
             // its backup.
             let backed_up = outcome.unsynced.is_some() && state.backup.is_some();
-            let may_have_other_names = outcome.attributes_kept || backed_up;
+            let may_have_other_names = outcome.loss.is_none() || backed_up;
             let published = temporary_file::publish_or_wait(worker, &temporary, spot, subject, outcome);
             if published {
                 state.note_made(|| id);
@@ -73,15 +73,15 @@ pub(crate) fn make_file(
     result
 }
 
-/// A copy without its attributes is an error where the next run would leave it so. What differs from its source is set aside in
-/// any case.
+/// A copy without its attributes is an error where the next run could keep them, and would leave it so. What differs from its source
+/// is set aside in any case.
 fn with_attributes(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     outcome: FileOutcome,
 ) -> Result<FileOutcome, Reported> {
     let may_lack_them = outcome.checked.mismatch.is_some() || !worker.cx.plan.passes_over_existing();
-    if outcome.attributes_kept || may_lack_them {
+    if outcome.loss != Some(Loss::ForNow) || may_lack_them {
         return Ok(outcome);
     }
     Err(worker.report.fail(Error::new(What::LacksAttributes, subject.dest.path)))
@@ -97,7 +97,7 @@ fn copy(
     let cx = worker.cx;
     if !copied_as_regular(subject.inode.kind, cx.plan) {
         let id = special::make_special(worker, subject, state)?;
-        return Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() });
+        return Ok(FileOutcome { id, ..FileOutcome::default() });
     }
     let started = Instant::now();
     let files = open::both_sides(worker, subject, state, unfinished)?;
@@ -126,20 +126,20 @@ fn copy(
     worker.report.stats.regular += 1;
 
     let set = set_attributes(worker, subject, state, (&files, &copied), unfinished)?;
-    let Set { kept: attributes_kept, deferred } = set;
+    let Set { kept, deferred } = set;
     worker.report.stats.metadata_time += moved.elapsed();
     // A second attempt was of a source that nobody had seen settle.
     let copied_again = copied.changed != seen.changed || copied.modified != seen.modified;
-    let as_seen = attributes_kept && deferred.is_none() && !copied_again;
+    let as_seen = kept.is_ok() && deferred.is_none() && !copied_again;
     worker.deferred.extend(deferred);
 
     written::sync_early(worker, dest_inode);
     let unsynced = close(worker, subject, state, files, unfinished)?;
-    if !attributes_kept && !state.temporary {
+    if kept.is_err() && !state.temporary {
         return Err(Reported);
     }
     let source = unfinished.print.filter(|_| as_seen);
-    Ok(FileOutcome { id, checked, attributes_kept, unsynced, source })
+    Ok(FileOutcome { id, checked, loss: kept.err(), unsynced, source })
 }
 
 /// Sets the attributes of a whole file: those of the old one that it replaces, then those of the source as it was when it

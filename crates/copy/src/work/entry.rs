@@ -22,7 +22,7 @@ use crate::meta::NewEntries;
 use crate::plan::Dereference;
 use crate::publish::Sides;
 use crate::publish::ready::Replaceable;
-use crate::report::Reporter;
+use crate::report::{Loss, Reporter};
 use crate::walk::{Identity, Spot, renamed};
 use crate::work::directory::Frame;
 
@@ -203,8 +203,8 @@ pub(crate) struct FileOutcome {
     pub id: Option<FileId>,
     /// What reading it again has found.
     pub checked: Checked,
-    /// It has the attributes that it must have.
-    pub attributes_kept: bool,
+    /// What it lacks of the attributes that it must have.
+    pub loss: Option<Loss>,
     /// It is whole, not on its device yet, and has to be before it gets its name.
     pub unsynced: Option<(OwnedFd, FileId)>,
     /// What it is a copy of, if it may be noted that it is finished.
