@@ -353,3 +353,29 @@ fn an_output_that_cannot_be_written_is_a_failure() {
     assert!(String::from_utf8_lossy(&output.stderr).ends_with(": write error: No space left on device\n"));
     assert_same_contents(dir.path().join("image"), dir.path().join("copy"));
 }
+
+#[test]
+fn a_file_of_a_container_is_copied_again_if_a_system_sleeps_in_it() {
+    let dir = place();
+    // A swap area with a bad page, of which only the page with the mark of a system that hibernates in it says so.
+    let mut disk = vec![b'x'; 4 << 20];
+    disk[1024..1036].copy_from_slice(&[1, 0, 0, 0, 0xff, 3, 0, 0, 0, 0, 0, 0]);
+    disk[1036..1536].fill(0);
+    disk[4086..4096].copy_from_slice(b"SWAPSPACE2");
+    disk[12790..12799].copy_from_slice(b"S1SUSPEND");
+    fs::create_dir(dir.path().join("v")).expect("it can be made");
+    fs::create_dir(dir.path().join("out")).expect("it can be made");
+    let parts = [("d-f001.vmdk", &disk[..2 << 20]), ("d-f002.vmdk", &disk[2 << 20..])];
+    for (name, part) in parts {
+        fs::write(dir.path().join("v").join(name), part).expect("it can be written");
+    }
+    let extents = parts.map(|(name, _)| format!("RW 4096 FLAT \"{name}\" 0\n")).concat();
+    let head =
+        "# Disk DescriptorFile\nversion=1\nCID=12345678\nparentCID=ffffffff\ncreateType=\"twoGbMaxExtentFlat\"\n";
+    fs::write(dir.path().join("v/d.vmdk"), format!("{head}{extents}")).expect("it can be written");
+    let (status, _, err) = run(dir.path(), &["--container=keep", "v/d.vmdk", "out"]);
+    assert_eq!(status, Some(0), "{err}");
+    for (name, part) in parts {
+        assert!(fs::read(dir.path().join("out").join(name)).expect("it is there") == part, "{name}: {err}");
+    }
+}

@@ -4,7 +4,7 @@ pub(crate) mod manual;
 pub mod options;
 pub mod words;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -87,8 +87,8 @@ struct Command {
     unfinished: Unfinished,
     /// Names in the directory that have been made.
     made: HashSet<OsString>,
-    /// The files that they led to: another name may lead to one of them.
-    written_to: Mutex<HashSet<FileId>>,
+    /// The files that they led to, and what those are copies of: another name may lead to one of them.
+    written_to: Mutex<HashMap<FileId, PathBuf>>,
     failed: AtomicBool,
     /// An image was written to while it was copied, and its copy stays.
     written: AtomicBool,
@@ -212,7 +212,8 @@ impl Command {
     /// Whether it is copied now.
     fn copy(&self, source: &Source, known: Known<'_>, to: &Path) -> bool {
         let from = source.path();
-        if file_id(to).is_some_and(|id| self.written_to().contains(&id)) {
+        // Of a container in several files, a file may be copied again.
+        if file_id(to).is_some_and(|id| self.written_to().get(&id).is_some_and(|before| before != from)) {
             self.problem(&Error::new(What::JustCreated, to).and(from));
             return false;
         }
@@ -222,7 +223,7 @@ impl Command {
         }
         match self.attempts(source, known, to) {
             Ok(done) => {
-                self.written_to().extend(file_id(to));
+                self.written_to().extend(file_id(to).map(|id| (id, from.to_owned())));
                 self.done(&done, from, to);
                 true
             }
@@ -238,7 +239,7 @@ impl Command {
         }
     }
 
-    fn written_to(&self) -> MutexGuard<'_, HashSet<FileId>> {
+    fn written_to(&self) -> MutexGuard<'_, HashMap<FileId, PathBuf>> {
         self.written_to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
