@@ -33,11 +33,12 @@ mod status;
 mod stuck;
 mod talk;
 
-use std::env;
 use std::mem::take;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{env, thread};
 
 use haul_copy::Context;
 use haul_copy::plan::Plan;
@@ -66,6 +67,9 @@ use launcher::Launch;
 use line::Line;
 use name::NAME;
 use options::Own;
+
+/// What a process has to say why nothing is done, before the others end their launcher's job.
+const TIME_TO_SPEAK: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     panics::end_the_job();
@@ -208,6 +212,9 @@ fn refuse_misfit(line: &Line<'_>, report: &Report, launch: Option<Launch>) -> Op
     let misfit = launcher::misfit(line.ranks(), &library, launch)?;
     if misfit.speaks {
         report.complain(misfit.why.as_bytes());
+    } else {
+        // A launcher ends all processes when the first one has failed: that must be the one that says why.
+        thread::sleep(TIME_TO_SPEAK);
     }
     Some(status::refused(env::args_os().skip(1)))
 }
