@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs;
 use std::iter;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -19,11 +19,11 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::mountinfo::mounts;
 
-use super::layers::{Search, loop_device_of};
+use super::layers::{Search, disk_of_partition, loop_device_of, number_of_device, open_device};
 use super::overlays::{Overlay, overlay};
 use super::processes;
 use super::suspended::{Memory, suspended};
-use super::system::{System, device_number, dir_of, entries, names_of};
+use super::system::{System, dir_of, entries, names_of};
 
 /// The first of the bytes of an image that QEMU locks while it has the image open, and how many there are: from 100 for
 /// what it does itself, from 200 for what it lets nobody else do (`block/file-posix.c`).
@@ -49,6 +49,8 @@ pub enum InUse {
     Held(String),
     /// A device that is mounted or held, perhaps in another namespace.
     Claimed,
+    /// A partition of this disk, which somebody uses as a whole.
+    Disk(String),
     /// VMware's lock of the virtual machine or the disk.
     Vmware(PathBuf),
     /// Nobody at the moment, but the disk in this file goes on from it.
@@ -81,6 +83,7 @@ impl fmt::Display for InUse {
             InUse::Mounted(mount_point) => write!(f, "it is mounted on {}", mount_point.display()),
             InUse::Held(name) => write!(f, "it is part of device {name}"),
             InUse::Claimed => write!(f, "it is mounted, or part of another device"),
+            InUse::Disk(name) => write!(f, "it is a partition of {name}, which somebody uses as a whole"),
             InUse::Vmware(path) => write!(f, "VMware has locked it: {}", path.display()),
             InUse::Base(path) => write!(f, "it is the backing file of another disk: {}", path.display()),
             InUse::Hidden(path) => {
@@ -133,8 +136,18 @@ fn locked(file: BorrowedFd<'_>) -> Option<InUse> {
     matches!(is_locked(file, 0, 0), Ok(true)).then_some(InUse::Locked)
 }
 
-/// Whether QEMU or a loop device has it, in which case overwriting would pull the disk from under a running system.
+/// Whether QEMU or a loop device has it, or the disk that it is a partition of, in which case overwriting would pull the disk from
+/// under a running system.
 pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &System, search: Search) -> Option<InUse> {
+    of_qemu_or_loop(file, inode, system, search).or_else(|| {
+        let is_device = inode.kind == Kind::BlockDevice;
+        let disk = if is_device { disk_of_partition(inode.node, system) } else { None }?;
+        let (opened, inode) = open_device(&disk, system)?;
+        of_qemu_or_loop(opened.as_fd(), &inode, system, search).map(|_| InUse::Disk(name_of(&disk)))
+    })
+}
+
+fn of_qemu_or_loop(file: BorrowedFd<'_>, inode: &Inode, system: &System, search: Search) -> Option<InUse> {
     if matches!(is_locked(file, QEMU_LOCKS.0, QEMU_LOCKS.1), Ok(true)) {
         return Some(InUse::Qemu);
     }
@@ -145,7 +158,8 @@ pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &Sys
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: usize = 10;
 
-/// Whether a device, or a partition of it, is mounted, part of another one, or written by a process.
+/// Whether a device, or a partition of it, or the disk that it is a partition of, is mounted, part of another one, or written by a
+/// process.
 pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
     let parts = with_partitions(node, system);
     if let Some(mount_point) = parts.iter().find_map(|(number, _)| mounted_on(*number, system)) {
@@ -166,16 +180,23 @@ pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &S
     if is_claimed() && iter::repeat_n((), MOMENTS).all(lasts) {
         return Some(InUse::Claimed);
     }
-    processes::write_to_device(&parts, system).then_some(InUse::Written)
+    if processes::write_to_device(&parts, system) {
+        return Some(InUse::Written);
+    }
+    disk_of_partition(node, system).and_then(|disk| {
+        let whole = [(number_of_device(&disk)?, disk.clone())];
+        let is_used = mounted_on(whole[0].0, system).is_some()
+            || first_entry(&disk.join("holders")).is_some()
+            || processes::write_to_device(&whole, system);
+        is_used.then(|| InUse::Disk(name_of(&disk)))
+    })
 }
 
 /// A device and its partitions, with their directories in /sys.
 fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, PathBuf)> {
     let dir = system.sys.join(format!("dev/block/{}:{}", node.major, node.minor));
-    let parts = entries(&dir).filter(|path| path.join("partition").exists()).filter_map(|path| {
-        let number = fs::read_to_string(path.join("dev")).ok()?;
-        Some((device_number(number.trim())?, path))
-    });
+    let parts = entries(&dir).filter(|path| path.join("partition").exists());
+    let parts = parts.filter_map(|path| Some((number_of_device(&path)?, path)));
     iter::once((node, dir)).chain(parts).collect()
 }
 
@@ -191,7 +212,11 @@ fn mounted_on(node: DeviceNumber, system: &System) -> Option<PathBuf> {
 }
 
 fn first_entry(dir: &Path) -> Option<String> {
-    Some(entries(dir).next()?.file_name()?.to_string_lossy().into_owned())
+    entries(dir).next().map(|path| name_of(&path))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// A lock on the file that /proc/locks lists, of whatever kind: `FLOCK ADVISORY WRITE`, `LEASE ACTIVE WRITE`. A lease for
@@ -227,8 +252,6 @@ fn vmware_lock(dir: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     fn place(name: &str) -> PathBuf {
@@ -325,5 +348,39 @@ mod tests {
         assert_eq!(numbers, [0, 1]);
         assert_eq!(found, (Some(PathBuf::from("/boot")), None));
         assert_eq!(holder.as_deref(), Some("dm-0"));
+    }
+
+    #[test]
+    fn a_partition_is_in_use_if_its_whole_disk_is() {
+        let dir = place("whole");
+        let system = System { proc: dir.join("proc"), sys: dir.join("sys"), ..System::default() };
+        let disk = system.sys.join("devices/sda");
+        for part in ["sda1", "sda2"] {
+            fs::create_dir_all(disk.join(part).join("holders")).unwrap();
+            fs::write(disk.join(part).join("partition"), "").unwrap();
+        }
+        fs::create_dir_all(disk.join("holders")).unwrap();
+        fs::create_dir_all(system.sys.join("dev/block")).unwrap();
+        for (device, number, at) in [("sda", "8:0", ""), ("sda1", "8:1", "sda1"), ("sda2", "8:2", "sda2")] {
+            fs::write(disk.join(at).join("dev"), format!("{number}\n")).unwrap();
+            let link = system.sys.join("dev/block").join(number);
+            std::os::unix::fs::symlink(disk.join(at), link).unwrap_or_else(|error| panic!("{device}: {error}"));
+        }
+        fs::create_dir_all(system.proc.join("thread-self")).unwrap();
+        fs::write(system.proc.join("thread-self/mountinfo"), "").unwrap();
+        let any = fs::File::open(&dir).unwrap();
+        let look = |minor| device_in_use(any.as_fd(), DeviceNumber { major: 8, minor }, &system);
+        let free = [0, 1, 2].map(look);
+        fs::write(disk.join("sda2/holders/dm-0"), "").unwrap();
+        let neighbour = [0, 1, 2].map(look);
+        fs::remove_file(disk.join("sda2/holders/dm-0")).unwrap();
+        fs::write(disk.join("holders/dm-0"), "").unwrap();
+        let whole = [0, 1, 2].map(look);
+        fs::remove_dir_all(&dir).unwrap();
+        let held = || Some(InUse::Held("dm-0".to_owned()));
+        let of_disk = || Some(InUse::Disk("sda".to_owned()));
+        assert_eq!(free, [None, None, None]);
+        assert_eq!(neighbour, [held(), None, held()]);
+        assert_eq!(whole, [held(), of_disk(), of_disk()]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -107,16 +107,33 @@ fn named_backing(device: &Path) -> Option<Option<Backing>> {
     Some(Inode::at_following(CWD, path).ok().map(Backing::from))
 }
 
+/// The place in /sys of the disk that a partition is on; `None` if the device is no partition.
+pub(super) fn disk_of_partition(node: DeviceNumber, system: &System) -> Option<PathBuf> {
+    let DeviceNumber { major, minor } = node;
+    let dir = fs::canonicalize(system.sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
+    // The directory of a partition is in that of its disk.
+    if dir.join("partition").exists() { dir.parent().map(Path::to_owned) } else { None }
+}
+
+/// The number of a device, by its place in /sys.
+pub(super) fn number_of_device(device: &Path) -> Option<DeviceNumber> {
+    device_number(fs::read_to_string(device.join("dev")).ok()?.trim())
+}
+
+/// Opens a device, by its place in /sys, for questions and with its attributes; `None` if that may not be.
+pub(super) fn open_device(device: &Path, system: &System) -> Option<(OwnedFd, Inode)> {
+    let number = number_of_device(device)?;
+    // A slash in the name of a device is written so there.
+    let name = device.file_name()?.to_str()?.replace('!', "/");
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = openat(CWD, &system.dev.join(name), flags, Mode::empty()).ok()?;
+    let inode = Inode::of(opened.as_fd()).ok()?;
+    (inode.kind == Kind::BlockDevice && inode.node == number).then_some((opened, inode))
+}
+
 /// What a loop device itself says, if it may be asked.
 fn said_backing(device: &Path, system: &System) -> Option<Backing> {
-    let number = device_number(fs::read_to_string(device.join("dev")).ok()?.trim())?;
-    let node = system.dev.join(device.file_name()?);
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = openat(CWD, &node, flags, Mode::empty()).ok()?;
-    let inode = Inode::of(opened.as_fd()).ok()?;
-    if inode.kind != Kind::BlockDevice || inode.node != number {
-        return None;
-    }
+    let (opened, _) = open_device(device, system)?;
     let said = loops::backing(opened.as_fd()).ok()?;
     let number = |(major, minor)| DeviceNumber { major, minor };
     let node = Some(number(said.node)).filter(|node| node.major != 0);

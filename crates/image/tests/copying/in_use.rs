@@ -226,3 +226,42 @@ fn a_device_that_a_virtual_machine_has_is_copied_whole() {
     let upper = Loop::new(device.0.as_ref());
     assert_eq!(user(), Some(InUse::Loop(upper.0.trim_start_matches("/dev/").to_owned())));
 }
+
+#[test]
+fn a_partition_of_a_disk_that_a_virtual_machine_has_is_copied_whole_and_not_overwritten() {
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let image = image(dir.path());
+    let disk = dir.path().join("disk");
+    let sectors = image.bytes.len().div_ceil(512);
+    File::create(&disk).unwrap().set_len((2048 + sectors as u64) << 9).unwrap();
+    let device = Loop(attach(&disk, &["--partscan"]));
+    let name = device.0.strip_prefix("/dev/").unwrap().to_owned();
+    // Not every kernel reads partition tables.
+    command(Command::new("addpart").arg(&device.0).args(["1", "2048", &sectors.to_string()]));
+    // Its name in /dev may be somebody else's work.
+    let number = fs::read_to_string(format!("/sys/block/{name}/{name}p1/dev")).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let part = bed.path().join("partition");
+    command(Command::new("mknod").arg(&part).args(["b", major, minor]));
+    command(Command::new("dd").arg(format!("if={}", image.path.display())).arg(format!("of={}", part.display())));
+    let run = Run { free: ExtentSet::of(8192..60_000), ..Run::default() };
+    let run = Run { options: Options { smart: Smart::Auto, ..run.options }, ..run };
+    let user = || run.copy(&part, &dir.path().join("copy")).unwrap().in_use;
+    let refused = || run.copy(&image.path, &part).unwrap_err().error.map(|error| error.what);
+    assert_eq!(user(), None);
+    let qemu = File::open(&device.0).unwrap();
+    lock_byte(qemu.as_fd(), 201).unwrap();
+    assert_eq!((user(), refused()), (Some(InUse::Disk(name.clone())), Some(What::DestinationInUse)));
+    drop(qemu);
+    let writer = File::options().write(true).open(&device.0).unwrap();
+    let mut machine = Command::new("sleep").arg("600").stdout(writer).spawn().unwrap();
+    let found = user();
+    machine.kill().unwrap();
+    machine.wait().unwrap();
+    assert_eq!(found, Some(InUse::Disk(name.clone())));
+    let upper = Loop::new(device.0.as_ref());
+    assert_eq!((user(), refused()), (Some(InUse::Disk(name)), Some(What::DestinationInUse)));
+    drop(upper);
+    assert_eq!(user(), None);
+}
