@@ -375,7 +375,16 @@ fn a_file_of_a_container_is_copied_again_if_a_system_sleeps_in_it() {
     fs::write(dir.path().join("v/d.vmdk"), format!("{head}{extents}")).expect("it can be written");
     let (status, _, err) = run(dir.path(), &["--container=keep", "v/d.vmdk", "out"]);
     assert_eq!(status, Some(0), "{err}");
+    let tree = Command::new(env!("CARGO_BIN_EXE_haul"))
+        .args(["--smart", "--explain", "-rT", "v", "tree"])
+        .current_dir(dir.path())
+        .output();
+    let tree = tree.expect("haul starts");
+    let said = [tree.stdout, tree.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(tree.status.success() && said.contains("hibernated"), "{said}");
     for (name, part) in parts {
         assert!(fs::read(dir.path().join("out").join(name)).expect("it is there") == part, "{name}: {err}");
+        assert!(fs::read(dir.path().join("tree").join(name)).expect("it is there") == part, "{name}: {said}");
     }
 }

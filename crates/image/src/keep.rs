@@ -7,20 +7,24 @@
 //! those that were copied first are copied again if need be. The descriptor comes last.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_guest::container::VirtualDisk;
 use haul_guest::report::Map;
+use haul_guest::{ExtentSet, ReadAt};
+use haul_sys::inode::FileId;
 
 use haul_fs::error::{Error, What};
 
-use super::changes::Doubt;
+use super::changes::{Doubt, Look};
 use super::found::{Found, Mapper};
 use super::in_use::InUse;
 use super::options::{Mode, Options, Smart};
 use super::source::Source;
+use super::steps::{SECTOR, holds_a_sleeper};
 use super::system::System;
 use super::task::{Event, Observer};
 
@@ -30,6 +34,9 @@ pub struct Kept {
     /// The first is the one that was named.
     files: Arc<[Source]>,
 }
+
+/// So many bytes of a disk are read at once to find what sleeps there.
+const AT_ONCE: usize = 1 << 20;
 
 /// Why nothing can be left out.
 const NOT_ONE_BY_ONE: &str = "its clusters cannot be left out one by one: they are compressed, shared by snapshots, or \
@@ -76,9 +83,37 @@ impl Kept {
         &self.disk
     }
 
+    /// Which files it has, and how they were when they were opened.
+    pub fn state(&self, system: &System) -> Vec<(FileId, Look)> {
+        self.files.iter().map(|file| (file.inode.id, Look::of(&file.inode, system))).collect()
+    }
+
     /// Who uses one of its files.
     pub fn in_use(&self, system: &System) -> Option<InUse> {
         self.files.iter().find_map(|file| file.in_use(system))
+    }
+
+    /// Whether a system hibernates in a swap file of the disk. All is read that the container stores of it, but for these free bytes,
+    /// until `stop` says so.
+    ///
+    /// # Errors
+    /// If something cannot be read.
+    pub fn holds_a_sleeper(&self, free: &ExtentSet, stop: &dyn Fn() -> bool) -> io::Result<bool> {
+        let left_out = free.union(self.disk.unallocated()).trimmed_to(SECTOR as u64);
+        let mut buffer = vec![0; AT_ONCE];
+        for extent in left_out.complement(0..self.disk.size()).iter() {
+            for offset in (extent.start..extent.end()).step_by(AT_ONCE) {
+                if stop() {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                let bytes = &mut buffer[..AT_ONCE.min((extent.end() - offset) as usize)];
+                self.disk.read_exact_at(offset, bytes)?;
+                if holds_a_sleeper(bytes) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Finds what can be left out, and reports it.

@@ -126,7 +126,7 @@ pub(super) fn open_device(device: &Path, system: &System) -> Option<(OwnedFd, In
     // A slash in the name of a device is written so there.
     let name = device.file_name()?.to_str()?.replace('!', "/");
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = openat(CWD, &system.dev.join(name), flags, Mode::empty()).ok()?;
+    let opened = openat(CWD, system.dev.join(name), flags, Mode::empty()).ok()?;
     let inode = Inode::of(opened.as_fd()).ok()?;
     (inode.kind == Kind::BlockDevice && inode.node == number).then_some((opened, inode))
 }

@@ -184,7 +184,7 @@ pub(super) fn scan(rules: &Rules, counters: &Counters, offset: u64, bytes: &[u8]
 
 /// Whether there is the first page of a swap file in which a system hibernates. Files begin at whole sectors of a disk, in
 /// containers too, and pages end with them. `bytes` begin at a whole sector.
-fn holds_a_sleeper(bytes: &[u8]) -> bool {
+pub(super) fn holds_a_sleeper(bytes: &[u8]) -> bool {
     bytes.chunks_exact(SECTOR).any(|sector| swap::is_hibernated(&sector[SECTOR - swap::LEN..]))
 }
 

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use haul_image::Look;
 use haul_io::transfer::{self, Buffers, Mover};
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 use haul_sys::kernel::Kernel;
@@ -95,6 +96,13 @@ impl<'a> RunContext<'a> {
     }
 }
 
+/// A disk in several files that was searched for a hibernated system.
+pub(crate) struct SearchedDisk {
+    /// Its files, as they were then.
+    pub files: Vec<(FileId, Look)>,
+    pub found: bool,
+}
+
 /// What all threads of a run share.
 pub(crate) struct Services {
     /// What was made for source files that have several names, and for directories.
@@ -117,8 +125,8 @@ pub(crate) struct Services {
     /// What was found out about filesystems, devices and memory.
     pub transfers: Arc<transfer::Shared>,
     pub space_gate: FreeSpaceGate,
-    /// Whose turn it is to look at a disk image, and to copy it.
-    pub images: Mutex<()>,
+    /// Whose turn it is to look at a disk image, and to copy it; and the disk that was searched for a hibernated system last.
+    pub images: Mutex<Option<SearchedDisk>>,
     /// Which existing directories several threads may meet.
     pub order: Order,
     /// The filesystems that are written to, where what is written has to reach its device; their syncs while files are still being

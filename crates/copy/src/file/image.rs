@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_guest::report::{Map, Verdict};
 use haul_image::{
-    Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, RawImage, Smart, Source, System, Task,
+    Contents, Doubt, Format, Found, Given, InUse, Kept, Look, Observer, Options, RawImage, Smart, Source, System, Task,
 };
 use haul_io::moved::Moved;
 use haul_io::strategy::{HoleSearch, WORTH_ASKING};
@@ -16,7 +16,7 @@ use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::context::{RunContext, Worker};
+use crate::context::{RunContext, SearchedDisk, Worker};
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event};
 use crate::images::{ImageReport, RegionReport};
@@ -46,7 +46,7 @@ pub(crate) struct Looked<'a> {
     /// The source before that.
     first: Look,
     /// One image at a time: each takes a pool of buffers and a map. Given back when it is copied.
-    _turn: Option<MutexGuard<'a, ()>>,
+    _turn: Option<MutexGuard<'a, Option<SearchedDisk>>>,
 }
 
 /// What a file turned out to be.
@@ -122,10 +122,10 @@ pub(crate) fn look_for_free<'a>(
     if size < SMALLEST && !required {
         return Ok(None);
     }
-    let turn = cx.services.images.lock();
+    let mut turn = cx.services.images.lock();
     let first = Look::of(job.transfer.source_inode, &system);
     let source = Source::given(Arc::clone(&job.transfer.source), *job.transfer.source_inode, job.source_path, size);
-    let seen = look(&source, job.source_dir, plan);
+    let seen = look(cx, &source, job.source_dir, &mut turn);
     match &seen.free {
         Err((_, why)) if required && why != NOTHING_FREE => return Err(refused(why)),
         // A file like any other: nobody wants to hear of it.
@@ -233,7 +233,8 @@ fn conclude(report: &mut Reporter<'_>, job: &FileData<'_>, image: &mut ImageRepo
 }
 
 /// Looks at a file as a disk, or at the disk that it holds as a container, or a part of one.
-fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
+fn look(cx: RunContext<'_>, source: &Source, dir: Option<BorrowedFd<'_>>, searched: &mut Option<SearchedDisk>) -> Seen {
+    let plan = cx.plan;
     let kernel: Arc<dyn Kernel> = Arc::new(Linux);
     let (options, system) = (haul_guest::fs::Options::default(), system(plan));
     let judged = |map: Map, user: &dyn Fn() -> Option<InUse>| {
@@ -260,6 +261,8 @@ fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
         },
     };
     let map = judged(haul_guest::map::map(kept.disk(), &options), &|| kept.in_use(&system));
+    // Of a single file what was free can still be copied when something is found in the rest.
+    let map = map.and_then(|map| if file > 0 { check_awake(cx, &kept, map, searched) } else { Ok(map) });
     let found = map.and_then(|map| kept.found(map).map_err(|(map, why)| (map, why.to_owned())));
     let free = found.and_then(|mut found| {
         found.turn_to(file);
@@ -267,6 +270,27 @@ fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
         if found.free().is_empty() { Err((found.map, NOTHING_FREE.to_owned())) } else { Ok(found) }
     });
     Seen { container: Some(kept.disk().format()), free }
+}
+
+/// Looks whether a system hibernates in a disk in several files, of which some may be copied before the one that shows it.
+fn check_awake(
+    cx: RunContext<'_>,
+    kept: &Kept,
+    map: Map,
+    searched: &mut Option<SearchedDisk>,
+) -> Result<Map, (Map, String)> {
+    let files = kept.state(&system(cx.plan));
+    let found = match searched {
+        Some(before) if before.files == files => before.found,
+        _ => match kept.holds_a_sleeper(&map.free, &|| cx.cancelled()) {
+            Ok(found) => {
+                *searched = Some(SearchedDisk { files, found });
+                found
+            }
+            Err(error) => return Err((map, format!("not all of its disk can be read: {error}"))),
+        },
+    };
+    if found { Err((map, Doubt::Asleep.to_string())) } else { Ok(map) }
 }
 
 /// The disk in several files of which this is one, and which.
