@@ -449,7 +449,7 @@ fn assert_all_needed(what: &str, image: &Pages, why: &str) {
 }
 
 #[test]
-fn data_of_a_hash_tree_or_a_snapshot_need_their_free_blocks() {
+fn data_of_a_hash_tree_checksums_or_a_snapshot_need_their_free_blocks() {
     let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
     let expected = dumped(&image);
     assert!(!populate(&mut image, &expected[..2]).is_empty());
@@ -457,6 +457,7 @@ fn data_of_a_hash_tree_or_a_snapshot_need_their_free_blocks() {
     for (kind, signature, why) in [
         ("DM_verity_hash", &b"verity\0\0\x01\0\0\0"[..], "dm-verity hash tree in this image"),
         ("avb_vbmeta", b"AVB0\0\0\0\x01", "dm-verity hash tree in this image"),
+        ("DM_integrity", b"integrt\0\x05\0", "checksums of dm-integrity in this image"),
         ("DM_snapshot_cow", b"SnAp\x01\0\0\0\x01\0\0\0", "dm-snapshot in this image"),
     ] {
         let mut image = image.clone();
