@@ -188,14 +188,16 @@ impl<'a, A> PeerGroup<'a, A> {
         }
     }
 
-    /// What all processes call this filesystem. `path` is where this process came to it, if it did so just now.
+    /// What all processes call this filesystem. `path` is where this process came to it, if it did so just now. On one machine its
+    /// number is its name: what is mounted at two places has two paths. Elsewhere it may have another number.
     pub fn name_of(&self, device: DeviceNumber, path: Option<&Path>) -> u64 {
         let mut devices = lock(&self.devices);
         if let Some(name) = devices.names.get(&device) {
             return *name;
         }
         let mut hasher = DefaultHasher::new();
-        match path {
+        let all_near = || (0..self.transport.ranks()).all(|rank| self.transport.is_near(rank));
+        match path.filter(|_| !all_near()) {
             Some(path) => path.hash(&mut hasher),
             None => device.hash(&mut hasher),
         }

@@ -100,6 +100,15 @@ fn a_source_is_known_to_all_by_one_key() {
 }
 
 #[test]
+fn a_filesystem_that_is_mounted_twice_on_a_machine_has_one_name() {
+    two!(wires, ends, first, second);
+    first.name_of(PLACE, Some(Path::new("/data")));
+    second.name_of(PLACE, Some(Path::new("/bound")));
+    assert_eq!(first.key_of(source(5)), second.key_of(source(5)));
+    assert!(!wires.gave_up());
+}
+
+#[test]
 fn a_filesystem_that_nobody_has_named_is_unknown() {
     two!(wires, ends, first, second);
     first.name_of(PLACE, Some(Path::new("/data")));
