@@ -15,7 +15,7 @@ use crate::walk::{PathNode, path_below};
 
 use super::entry::{Outcome, Rules};
 use super::names::{Word, Work};
-use super::row::{Answer, Compared, Part};
+use super::row::{Answer, Compared, Part, bit};
 use super::wire::{Directory, Note, Reply, WorkUnit, decode, encode};
 
 /// Both directories, open.
@@ -76,9 +76,9 @@ impl Batch {
         Batch { sides, slot: self.slot, of_copy: self.of_copy, names, answer }
     }
 
-    fn say(&self, names: usize, entries: u64, reports: Vec<(usize, Compared)>) {
+    fn say(&self, names: usize, entries: u64, reports: Vec<(usize, Compared)>, directories: u32) {
         // Nobody listens if the walk has panicked.
-        self.answer.send(Answer::Part(Part { slot: self.slot, names, entries, reports })).ok();
+        self.answer.send(Answer::Part(Part { slot: self.slot, names, entries, reports, directories })).ok();
     }
 
     /// Two files that a helper has found to be the same, one of which may have other names.
@@ -182,7 +182,7 @@ impl Board {
                         None => undone.push(batch.names.get(at)?.clone()),
                     }
                 }
-                batch.say(batch.names.len().checked_sub(undone.len())?, entries, reports);
+                batch.say(batch.names.len().checked_sub(undone.len())?, entries, reports, 0);
                 if !undone.is_empty() {
                     batch.names = undone;
                     drop(state);
@@ -253,7 +253,7 @@ impl Board {
         while let Some((mut batch, for_own)) = self.next() {
             let names: Vec<OsString> = batch.names.iter().map(|(_, name)| name.clone()).collect();
             let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
-            let (mut entries, mut reports) = (0, Vec::new());
+            let (mut entries, mut reports, mut directories) = (0, Vec::new(), 0);
             let sides = Arc::clone(&batch.sides);
             let paths = (sides.source.path.path(), sides.copy.path.path());
             let work = Work {
@@ -269,6 +269,9 @@ impl Board {
                 Word::Elsewhere(_) => {}
                 Word::Found(at, outcome) => {
                     entries += 1;
+                    if outcome.directories {
+                        directories |= bit(batch.names[at].0);
+                    }
                     if outcome.matters() {
                         let (position, name) = &batch.names[at];
                         let (source, copy) = (sides.source.path.below(name), sides.copy.path.below(name));
@@ -278,7 +281,7 @@ impl Board {
             });
             let names = batch.names.len();
             drop(sides);
-            batch.say(names, entries, reports);
+            batch.say(names, entries, reports, directories);
         }
     }
 }

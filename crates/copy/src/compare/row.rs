@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::error::Error;
@@ -40,6 +41,8 @@ pub(super) struct Part {
     pub(super) entries: u64,
     /// By the position in the batch.
     pub(super) reports: Vec<(usize, Compared)>,
+    /// Those that are two directories, as in [`Place`]; of another process's part none are.
+    pub(super) directories: u32,
 }
 
 /// What comes from those who compare.
@@ -49,14 +52,38 @@ pub(super) enum Answer {
     Broken,
 }
 
+/// A name of a batch that is looked at once more, after it was compared.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// Its position in the batch.
+    pub(super) at: usize,
+    /// The positions of names that were two directories when they were compared, a bit for each.
+    pub(super) directories: Arc<AtomicU32>,
+}
+
+impl Place {
+    /// Whether it was two directories. Else what it was is reported, or is not compared.
+    fn was_directories(&self) -> bool {
+        self.directories.load(Ordering::Relaxed) & bit(self.at) != 0
+    }
+}
+
+/// The bit of a position in a batch.
+pub(super) fn bit(at: usize) -> u32 {
+    u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0)
+}
+
 /// Something to be reported.
 pub(super) enum Slot {
     Error(Error),
+    /// If the name was two directories when it was compared.
+    Gone(Place, Error),
     /// With so many names of which nothing is known yet.
     Batch {
         left: usize,
         entries: u64,
         reports: Vec<(usize, Compared)>,
+        directories: Arc<AtomicU32>,
     },
 }
 
@@ -89,9 +116,15 @@ impl Row {
         self.slots.push_back(Slot::Error(error));
     }
 
-    /// A place for the answers about so many names, at least one.
-    pub(super) fn put_batch(&mut self, names: usize) -> u64 {
-        self.slots.push_back(Slot::Batch { left: names, entries: 0, reports: Vec::new() });
+    /// Two directories could not be entered together: one is gone, or is something else by now.
+    pub(super) fn put_gone(&mut self, place: Place, error: Error) {
+        self.held += weight(&error);
+        self.slots.push_back(Slot::Gone(place, error));
+    }
+
+    /// A place for the answers about so many names, at least one. `directories` is that of [`Place`].
+    pub(super) fn put_batch(&mut self, names: usize, directories: Arc<AtomicU32>) -> u64 {
+        self.slots.push_back(Slot::Batch { left: names, entries: 0, reports: Vec::new(), directories });
         self.open += 1;
         self.first + self.slots.len() as u64 - 1
     }
@@ -133,10 +166,13 @@ impl Row {
             return;
         };
         let at = part.slot.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        let Some(Slot::Batch { left, entries, reports }) = at.and_then(|at| self.slots.get_mut(at)) else { return };
+        let Some(Slot::Batch { left, entries, reports, directories }) = at.and_then(|at| self.slots.get_mut(at)) else {
+            return;
+        };
         *left = left.saturating_sub(part.names);
         *entries += part.entries;
         self.held += part.reports.iter().map(|(_, one)| one.weight()).sum::<usize>();
+        directories.fetch_or(part.directories, Ordering::Relaxed);
         reports.extend(part.reports);
         if *left == 0 {
             reports.sort_by_key(|(at, _)| *at);
@@ -153,13 +189,18 @@ impl Row {
         self.first += 1;
         let next = self.slots.pop_front()?;
         let weight = match &next {
-            Slot::Error(error) => weight(error),
+            Slot::Error(error) | Slot::Gone(_, error) => weight(error),
             Slot::Batch { reports, .. } => {
                 size_of::<Slot>() + reports.iter().map(|(_, one)| one.weight()).sum::<usize>()
             }
         };
         self.held = self.held.saturating_sub(weight);
-        Some(next)
+        match next {
+            // The batch that it is of comes before it.
+            Slot::Gone(place, _) if !place.was_directories() => self.next(),
+            Slot::Gone(_, error) => Some(Slot::Error(error)),
+            next => Some(next),
+        }
     }
 }
 
@@ -184,14 +225,14 @@ mod tests {
 
     fn part(slot: u64, names: usize, reports: &[(usize, &str)]) -> Answer {
         let reports = reports.iter().map(|(at, name)| (*at, compared(name))).collect();
-        Answer::Part(Part { slot, names, entries: names as u64, reports })
+        Answer::Part(Part { slot, names, entries: names as u64, reports, directories: 0 })
     }
 
     fn all(row: &mut Row) -> Vec<String> {
         let mut said = Vec::new();
         while let Some(next) = row.next() {
             match next {
-                Slot::Error(error) => said.push(error.path.display().to_string()),
+                Slot::Error(error) | Slot::Gone(_, error) => said.push(error.path.display().to_string()),
                 Slot::Batch { reports, .. } => {
                     said.extend(reports.iter().map(|(_, one)| one.copy.path().display().to_string()))
                 }
@@ -200,12 +241,31 @@ mod tests {
         said
     }
 
+    fn batch(row: &mut Row, names: usize) -> u64 {
+        row.put_batch(names, Arc::default())
+    }
+
+    #[test]
+    fn of_what_cannot_be_entered_only_what_was_two_directories_is_reported() {
+        let mut row = Row::new();
+        let directories: Arc<AtomicU32> = Arc::default();
+        let slot = row.put_batch(3, Arc::clone(&directories));
+        for (at, name) in [(0, "not compared"), (1, "gone"), (2, "never there")] {
+            row.put_gone(Place { at, directories: Arc::clone(&directories) }, Error::new(What::CannotAccess, name));
+        }
+        let reports = vec![(2, compared("never there"))];
+        let part = Part { slot, names: 3, entries: 2, reports, directories: bit(1) };
+        row.answer().send(Answer::Part(part)).expect("the row listens");
+        row.wait();
+        assert_eq!(all(&mut row), ["never there", "gone"]);
+    }
+
     #[test]
     fn what_comes_in_any_order_is_reported_in_that_of_the_walk() {
         let mut row = Row::new();
-        let first = row.put_batch(3);
+        let first = batch(&mut row, 3);
         row.put_error(Error::new(What::Reading, "error"));
-        let second = row.put_batch(1);
+        let second = batch(&mut row, 1);
         for answer in [part(second, 1, &[(0, "d")]), part(first, 1, &[(2, "c")])] {
             row.answer().send(answer).expect("the row listens");
         }
@@ -217,7 +277,7 @@ mod tests {
         assert_eq!((row.open(), row.held), (0, 0));
         // Nothing is to come, so nobody waits.
         row.wait();
-        let later = row.put_batch(1);
+        let later = batch(&mut row, 1);
         row.answer().send(part(later, 1, &[(0, "e")])).expect("the row listens");
         row.wait();
         assert_eq!(all(&mut row), ["e"]);
@@ -226,7 +286,7 @@ mod tests {
     #[test]
     fn one_who_panics_is_not_waited_for() {
         let mut row = Row::new();
-        row.put_batch(3);
+        batch(&mut row, 3);
         row.answer().send(Answer::Broken).expect("the row listens");
         row.wait();
         assert!(row.is_broken() && row.open() == 1);
@@ -236,9 +296,9 @@ mod tests {
     #[test]
     fn much_that_waits_for_one_answer_is_noticed_and_weighs_nothing_once_it_is_reported() {
         let mut row = Row::new();
-        let first = row.put_batch(1);
+        let first = batch(&mut row, 1);
         let long = "x".repeat(4 << 20);
-        let second = row.put_batch(2);
+        let second = batch(&mut row, 2);
         row.answer().send(part(second, 2, &[(0, &long), (1, &long)])).expect("the row listens");
         row.wait();
         assert!(row.holds_much());

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::thread;
 
 use haul_io::facts;
@@ -27,10 +28,11 @@ use super::board::{Batch, Board, Side, Sides};
 use super::difference::Found;
 use super::entry::{self, Outcome, Rules};
 use super::links::Links;
-use super::row::{Compared, Row, Slot};
+use super::row::{Compared, Place, Row, Slot};
 use super::session::{Session, Summary};
 
-/// Names in one batch: few enough that all threads have some, many enough that handing them over costs nothing.
+/// Names in one batch: few enough that all threads have some, and for the bits of [`Place`]; many enough that handing them over
+/// costs nothing.
 const BATCH: usize = 32;
 
 /// Batches that wait or are in the hands of this process's threads. Each may hold a directory of its own open on both sides.
@@ -140,7 +142,7 @@ struct Pair {
     ids: (FileId, FileId),
     listing: Listing,
     /// Directories of the batch that was given away last.
-    inner: VecDeque<(OsString, Option<Index>)>,
+    inner: VecDeque<Inner>,
     /// Its number in the list of what is compared, if there is one, and the next entry there.
     listed: Option<(Index, Index)>,
     /// The names of the source are done, now come those of the copy.
@@ -150,6 +152,13 @@ struct Pair {
     paths: (Arc<PathNode>, Arc<PathNode>),
     /// One of them was reached through a symbolic link: its `..` is not the directory that it was found in.
     through_link: bool,
+}
+
+/// A name that may be that of a directory.
+struct Inner {
+    name: OsString,
+    listed: Option<Index>,
+    place: Place,
 }
 
 impl Pair {
@@ -260,14 +269,19 @@ impl Walk<'_> {
     /// Goes through two directories and all below them.
     fn tree(&mut self, source: Spot<'_>, copy: Spot<'_>, root: Option<Index>) {
         let mut descent = Descent::new(share(OPEN_LEVELS));
-        self.enter(source, copy, None).into_iter().for_each(|top| descent.enter(top.listed_as(root)));
+        match self.enter(source, copy, None) {
+            Ok(top) => top.into_iter().for_each(|top| descent.enter(top.listed_as(root))),
+            Err(error) => self.later(error),
+        }
         while let Some(pair) = descent.innermost() {
             if (self.rules.stop)() || self.row.is_broken() {
                 return;
             }
-            if let Some((name, listed)) = pair.inner.pop_front() {
-                let child = self.descend(pair, &name).map(|child| child.listed_as(listed));
-                self.push(&mut descent, child);
+            if let Some(Inner { name, listed, place }) = pair.inner.pop_front() {
+                match self.descend(pair, &name) {
+                    Ok(child) => self.push(&mut descent, child.map(|child| child.listed_as(listed))),
+                    Err(error) => self.row.put_gone(place, error),
+                }
             } else if !self.go_on(pair)
                 && let Some((_, Err(error))) = descent.leave()
             {
@@ -288,9 +302,11 @@ impl Walk<'_> {
         descent.enter(child);
     }
 
-    /// Opens both directories, those of an operand or those in a level; nothing if they are none, which whoever compares
-    /// them reports.
-    fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Option<Pair> {
+    /// Opens both directories, those of an operand or those in a level; nothing if that fails.
+    ///
+    /// # Errors
+    /// If one is no directory, or no more: whoever compares them reports that, unless it became so since.
+    fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Result<Option<Pair>, Error> {
         let follow = above.is_none() || self.rules.plan.dereference == Dereference::Always;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let rules = self.rules;
@@ -306,21 +322,26 @@ impl Walk<'_> {
                         (PathNode::root(spot.path), operand)
                     }
                 };
-                Some(Side { fd, inode, path, operand })
+                Ok(Some(Side { fd, inode, path, operand }))
             }
-            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => None,
             Err(errno) => {
-                self.later(Error::new(What::CannotAccess, spot.path).errno(errno));
-                None
+                let error = Error::new(What::CannotAccess, spot.path).errno(errno);
+                match errno {
+                    Errno::NOTDIR | Errno::LOOP | Errno::NOENT => Err(error),
+                    _ => {
+                        self.later(error);
+                        Ok(None)
+                    }
+                }
             }
         };
         let is_link = |spot: Spot<'_>| spot.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
         let through_link = above.is_some() && follow && [source, copy].into_iter().any(is_link);
-        let source = open(source, above.map(|above| &above.source))?;
-        let copy = open(copy, above.map(|above| &above.copy))?;
+        let Some(source) = open(source, above.map(|above| &above.source))? else { return Ok(None) };
+        let Some(copy) = open(copy, above.map(|above| &above.copy))? else { return Ok(None) };
         let excludes_caches = Wanted::new(self.rules.plan, &[]).excludes_caches();
         let tag = if excludes_caches { tagged_cache(source.fd.as_fd()) } else { None };
-        Some(Pair {
+        Ok(Some(Pair {
             through_link,
             ids: (source.inode.id, copy.inode.id),
             paths: (Arc::clone(&source.path), Arc::clone(&copy.path)),
@@ -330,24 +351,26 @@ impl Walk<'_> {
             inner: VecDeque::new(),
             listed: None,
             in_copy: false,
-        })
+        }))
     }
 
-    fn descend(&mut self, pair: &Pair, name: &OsStr) -> Option<Pair> {
-        let sides = Arc::clone(pair.sides.as_ref()?);
+    fn descend(&mut self, pair: &Pair, name: &OsStr) -> Result<Option<Pair>, Error> {
+        let Some(sides) = pair.sides.clone() else { return Ok(None) };
         let (source, copy) = (pair.paths.0.joined(name), pair.paths.1.joined(name));
         let spots = (Spot::new(sides.source.fd.as_fd(), name, &source), Spot::new(sides.copy.fd.as_fd(), name, &copy));
-        let child = self.enter(spots.0, spots.1, Some(&sides))?;
-        let side = &child.sides.as_ref()?.source;
+        let Some(child) = self.enter(spots.0, spots.1, Some(&sides))? else { return Ok(None) };
+        let Some(Sides { source: side, .. }) = child.sides.as_deref() else { return Ok(None) };
         let wanted = Wanted::new(self.rules.plan, &[]);
         let excluded = wanted.below(&side.inode, name, || path_below(&side.operand.0, &source)).excluded;
-        (!excluded && wanted.contents(&side.inode, Some(pair.ids.0.device()))).then_some(child)
+        let is_wanted = !excluded && wanted.contents(&side.inode, Some(pair.ids.0.device()));
+        Ok(is_wanted.then_some(child))
     }
 
     /// Gives the next names of a directory away; `false` if there are no more.
     fn go_on(&mut self, pair: &mut Pair) -> bool {
         let Some(sides) = pair.sides.clone() else { return false };
         let mut names = Vec::with_capacity(BATCH);
+        let directories: Arc<AtomicU32> = Arc::default();
         while names.len() < BATCH {
             let next = match (&self.rules.plan.list, &mut pair.listed) {
                 (Some(list), Some((dir, next))) => Ok(next_listed(list, *dir, next)),
@@ -357,7 +380,8 @@ impl Walk<'_> {
             match next {
                 Ok(Some(listed)) => {
                     if !pair.in_copy && may_be_directory(&listed, self.rules.plan) {
-                        pair.inner.push_back((listed.name.clone(), listed.entry));
+                        let place = Place { at: names.len(), directories: Arc::clone(&directories) };
+                        pair.inner.push_back(Inner { name: listed.name.clone(), listed: listed.entry, place });
                     }
                     let is_dir = !pair.in_copy && listed.kind == Some(FileType::Directory);
                     names.push((listed.name, is_dir));
@@ -372,7 +396,7 @@ impl Walk<'_> {
         }
         let over = names.is_empty();
         if !over {
-            self.hand_over(sides, names, pair.in_copy);
+            self.hand_over(sides, names, pair.in_copy, directories);
         } else if !pair.in_copy && !pair.is_cache && pair.listed.is_none() {
             pair.in_copy = true;
             pair.listing = Listing::default();
@@ -381,14 +405,20 @@ impl Walk<'_> {
         !over
     }
 
-    fn hand_over(&mut self, sides: Arc<Sides>, names: Vec<(OsString, bool)>, of_copy: bool) {
+    fn hand_over(
+        &mut self,
+        sides: Arc<Sides>,
+        names: Vec<(OsString, bool)>,
+        of_copy: bool,
+        directories: Arc<AtomicU32>,
+    ) {
         self.row.take_in();
         self.report();
         while self.is_full() && !self.row.is_broken() {
             self.row.wait();
             self.report();
         }
-        let (slot, answer) = (self.row.put_batch(names.len()), self.row.answer());
+        let (slot, answer) = (self.row.put_batch(names.len(), directories), self.row.answer());
         let positions = names.into_iter().enumerate().map(|(at, (name, is_dir))| (is_dir, (at, name)));
         // Others have other mounts, perhaps: they do not know which directory is meant before it is entered.
         let (own, names): (Vec<_>, Vec<_>) = positions.partition(|(is_dir, _)| *is_dir && self.session.board.is_some());
@@ -416,7 +446,7 @@ impl Walk<'_> {
     fn report(&mut self) {
         while let Some(next) = self.row.next() {
             match next {
-                Slot::Error(error) => self.problem(&error),
+                Slot::Error(error) | Slot::Gone(_, error) => self.problem(&error),
                 Slot::Batch { entries, reports, .. } => {
                     self.summary.entries += entries;
                     reports.into_iter().for_each(|(_, one)| self.say(one));

@@ -193,3 +193,44 @@ fn an_operand_without_a_name_is_the_directory_itself() {
         assert_eq!(below("to".as_ref(), operand.as_ref()), Path::new(copy), "{operand}");
     }
 }
+
+/// Takes the other one of two directories of the copy away, as soon as something differs in one.
+struct Taker {
+    copy: PathBuf,
+    heard: Record,
+}
+
+impl Observer for Taker {
+    fn differs(&self, found: &Found) {
+        let inside = if found.copy.starts_with(self.copy.join("one")) { "two" } else { "one" };
+        fs::rename(self.copy.join(inside), self.copy.with_extension("taken")).ok();
+        self.heard.differs(found);
+    }
+
+    fn problem(&self, error: &Error) {
+        self.heard.problem(error);
+    }
+}
+
+#[test]
+fn a_directory_that_goes_before_it_is_entered_is_an_error() {
+    // More names than are under way at a time, so that something is reported before the second directory is entered.
+    let names: Vec<String> = (0..BATCH * (UNDER_WAY + 2)).map(|number| number.to_string()).collect();
+    let mut scene = Scene::new(&[]);
+    scene.plan.jobs = Some(1);
+    for dir in ["one", "two"] {
+        fs::create_dir_all(scene.path("source").join(dir)).unwrap();
+        fs::create_dir_all(scene.path("copy").join(dir)).unwrap();
+        for name in &names {
+            fs::write(scene.path("source").join(dir).join(name), "bytes").unwrap();
+            fs::write(scene.path("copy").join(dir).join(name), "other").unwrap();
+        }
+    }
+    let taker = Taker { copy: scene.path("copy"), heard: Record::default() };
+    let rules = XattrRules::default();
+    let session = Session { observer: &taker, rules: &rules, stop: &|| false, board: None };
+    let summary = compare(&scene.plan, &session);
+    assert_eq!((summary.entries, summary.errors), (3 + names.len() as u64, 1));
+    let heard = taker.heard.0.into_inner();
+    assert!(heard.last().is_some_and(|last| last.contains("cannot access")), "{:?}", heard.last());
+}
