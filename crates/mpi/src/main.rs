@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     let status = run(&mut line, report, Start { launch, asked });
     line.leave();
     drop(world);
-    drop(universe);
+    stuck::within_end(|| drop(universe));
     ExitCode::from(status)
 }
 

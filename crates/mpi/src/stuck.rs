@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{io, process, thread};
 
@@ -15,11 +15,15 @@ use crate::name::NAME;
 /// CPU time of a call that will not come back, in clock ticks of a hundredth of a second. No time that a process
 /// is stopped, or has to wait for a processor, is in it.
 const TOO_LONG: u64 = 1000;
+/// The same of the end of MPI, in which a process waits for all others.
+const TOO_LONG_AN_END: u64 = 6 * TOO_LONG;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STACK: usize = 64 << 10;
 
 /// Calls that have begun and calls that have ended: odd within one.
 static CALLS: AtomicU64 = AtomicU64::new(0);
+/// All is done, but MPI has to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Makes a call of MPI that does not wait. Only by the thread that talks to the other processes.
 pub fn within<T>(call: impl FnOnce() -> T) -> T {
@@ -27,6 +31,13 @@ pub fn within<T>(call: impl FnOnce() -> T) -> T {
     let done = call();
     CALLS.fetch_add(1, Ordering::Relaxed);
     done
+}
+
+/// Ends MPI. Once seen: in MPICH over UCX a process that had begun to talk to another one as the job ended waited, busy, for an
+/// answer which that one, in the barrier behind it, did not give any more.
+pub fn within_end(end: impl FnOnce()) {
+    ENDING.store(true, Ordering::Relaxed);
+    within(end);
 }
 
 /// From now on a call that the main thread does not come back from ends the process, and so the job.
@@ -42,9 +53,14 @@ fn look(stat: &File) {
     loop {
         thread::sleep(LOOK_EVERY);
         let (calls, Some(ticks)) = (CALLS.load(Ordering::Relaxed), ticks(stat)) else { return };
-        if watch.is_stuck(calls, ticks) {
-            writeln!(io::stderr(), "{NAME}: MPI does not come back, as when it is out of memory; the job is ended")
-                .ok();
+        let (limit, why) = match ENDING.load(Ordering::Relaxed) {
+            false => (TOO_LONG, "MPI does not come back, as when it is out of memory; the job is ended"),
+            true => {
+                (TOO_LONG_AN_END, "MPI does not come to its end; what was copied is complete, but for what was said")
+            }
+        };
+        if watch.is_stuck(calls, ticks, limit) {
+            writeln!(io::stderr(), "{NAME}: {why}").ok();
             process::abort();
         }
     }
@@ -59,12 +75,12 @@ struct Watch {
 }
 
 impl Watch {
-    /// Whether one call has taken too much since it was first seen.
-    fn is_stuck(&mut self, calls: u64, ticks: u64) -> bool {
+    /// Whether one call has taken more than this since it was first seen.
+    fn is_stuck(&mut self, calls: u64, ticks: u64, limit: u64) -> bool {
         if calls.is_multiple_of(2) || calls != self.calls {
             *self = Watch { calls, ticks };
         }
-        ticks - self.ticks > TOO_LONG
+        ticks - self.ticks > limit
     }
 }
 
@@ -97,11 +113,11 @@ mod tests {
     #[test]
     fn only_one_call_that_goes_on_and_on_is_stuck() {
         let mut watch = Watch::default();
-        assert!(!watch.is_stuck(1, 5000), "it has just been seen");
-        assert!(!watch.is_stuck(1, 5000 + TOO_LONG));
-        assert!(watch.is_stuck(1, 5001 + TOO_LONG));
-        assert!(!watch.is_stuck(2, 9000), "it has come back");
-        assert!(!watch.is_stuck(2, 99_000), "nothing is asked of MPI");
-        assert!(!watch.is_stuck(5, 199_000), "another call");
+        assert!(!watch.is_stuck(1, 5000, TOO_LONG), "it has just been seen");
+        assert!(!watch.is_stuck(1, 5000 + TOO_LONG, TOO_LONG));
+        assert!(watch.is_stuck(1, 5001 + TOO_LONG, TOO_LONG));
+        assert!(!watch.is_stuck(2, 9000, TOO_LONG), "it has come back");
+        assert!(!watch.is_stuck(2, 99_000, TOO_LONG), "nothing is asked of MPI");
+        assert!(!watch.is_stuck(5, 199_000, TOO_LONG), "another call");
     }
 }
