@@ -124,3 +124,19 @@ fn old_names_of_the_list_options_do_the_same() {
     let output = haul(dir.path(), &["--manifest-out=x", "--from-manifest=new", "s", "d"]);
     assert!(said(&output).contains("--list-out does not go with --list\n"), "{}", said(&output));
 }
+
+#[test]
+fn a_list_has_no_digest_of_what_another_read_has_made_up_anew() {
+    let dir = temp_dir();
+    // The first is another one at each read, the second stays.
+    let options = ["--if-changed=fail", "--digests=LIST", "/proc/sys/kernel/random/uuid", "/proc/version", "."];
+    let done = succeeds(dir.path(), &options);
+    assert!(said(&done).contains("changed while it was being copied"), "{}", said(&done));
+    let list = fs::read_to_string(dir.path().join("LIST")).expect("it can be read");
+    assert!(list.lines().count() == 1 && list.ends_with("version\n"), "{list}");
+    // Of the copy, which has no second read.
+    succeeds(dir.path(), &["--digests=AGAIN", "version", "copy"]);
+    let digest = |list: &str| list.split(' ').next().map(str::to_owned);
+    let again = fs::read_to_string(dir.path().join("AGAIN")).expect("it can be read");
+    assert_eq!(digest(&list), digest(&again));
+}

@@ -57,8 +57,12 @@ fn move_and_read_again(worker: &mut Worker<'_>, job: &FileData<'_>) -> Result<Re
     if !plan.reads_again() {
         return worker.move_and_report(job).map(|()| Ok(Checked::default()));
     }
-    let reader = reader(cx, job).map_err(Broken::by)?;
-    let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.transfer.dest.as_fd(), AsFd::as_fd));
+    // Another read of what is made up while it is read may give other bytes than the one for the copy.
+    let made_up = plan.verify == Verify::Off && is_pseudo_file(&job.transfer.source, job.transfer.source_inode);
+    let is_kept = matches!(job.transfer.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
+    let reader = reader(cx, job, made_up && is_kept).map_err(Broken::by)?;
+    let dest = (plan.verify == Verify::Read || made_up && is_kept)
+        .then(|| reader.as_ref().map_or(job.transfer.dest.as_fd(), AsFd::as_fd));
     let size = job.transfer.source_inode.size;
     let holes = size.saturating_sub(job.transfer.source_inode.allocated) >> 40;
     if holes > 0 {
@@ -107,16 +111,24 @@ fn move_and_read_again(worker: &mut Worker<'_>, job: &FileData<'_>) -> Result<Re
         };
         (moved, checked)
     });
-    moved.map(|()| checked)
+    moved?;
+    match checked {
+        Ok(checked) if made_up && (checked.mismatch.is_some() || !is_kept) => {
+            worker.report.warning(&Error::new(What::ChangedWhileCopied, job.source_path));
+            Ok(Ok(Checked::default()))
+        }
+        checked => Ok(checked),
+    }
 }
 
-/// An open file to read the copy back from, where the one that it is written through does not do.
-fn reader(cx: RunContext<'_>, job: &FileData<'_>) -> Result<Option<OwnedFd>, Error> {
+/// An open file to read the copy back from, where the one that it is written through does not do; also without verification if
+/// `compares`.
+fn reader(cx: RunContext<'_>, job: &FileData<'_>, compares: bool) -> Result<Option<OwnedFd>, Error> {
     let kept = |kind| matches!(kind, Kind::Regular | Kind::BlockDevice);
     if !kept(job.transfer.source_inode.kind) {
         return Err(Error::new(What::CannotReadAgain, job.source_path));
     }
-    if cx.plan.verify == Verify::Off {
+    if cx.plan.verify == Verify::Off && !compares {
         return Ok(None);
     }
     if !kept(job.transfer.dest_inode.kind) {
