@@ -119,7 +119,8 @@ pub const FLAGS: &[Flag] = &[
         details: "The operands and options are those of the copy: haul compares what -a or --preserve would keep, with \
                   -r alone names, kinds, contents and the targets of links. Each difference is a line on standard \
                   output, in an order that does not depend on the number of threads. An entry that only DEST has is a \
-                  difference, too. haul does not compare times of access, inode flags and project IDs. A copy that is \
+                  difference, too. haul does not compare times of access, inode flags and project IDs, nor, with -L and \
+                  -H, whether what several symbolic links lead to is one file of the copy, too. A copy that is \
                   the source itself, by a hard or a symbolic link, is a difference; with -l it must be a hard link. \
                   The exit status is 1 if anything differs, and 2 if haul cannot look at something. Goes with -a, -d, \
                   -l, -p, -r, -t, -v, -x, -H, -L, -P, -T, --preserve, --no-preserve, --attributes-only, --jobs, and what chooses \
