@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpi::Tag;
 use mpi::point_to_point::MatchedReceiveVec;
@@ -25,6 +25,8 @@ use crate::talk::Talk;
 /// The shortest and the longest time between two questions whether a message has come.
 pub const SHORT_REST: Duration = Duration::from_micros(20);
 const LONG_REST: Duration = Duration::from_micros(500);
+/// How long a process listens when all have come to the end of the job.
+const LINGER: Duration = Duration::from_millis(100);
 /// Messages that are sent before somebody listens again.
 const AT_ONCE: usize = 16;
 /// What ordinary messages and goodbyes are known by.
@@ -199,6 +201,12 @@ impl<'w> Line<'w> {
                 self.send_as(GOODBYE, 0, &[]);
                 self.wait_for_goodbyes(1);
             }
+        }
+        // A connection that two others were just making needs both of its ends for a moment more.
+        let end = Instant::now() + LINGER;
+        while self.ranks > 2 && Instant::now() < end {
+            self.take_in();
+            std::thread::sleep(LONG_REST);
         }
     }
 
