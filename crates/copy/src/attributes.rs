@@ -56,6 +56,8 @@ pub(crate) const OWNER: u32 = 0o700;
 
 /// Set-user-ID and set-group-ID.
 pub(crate) const SPECIAL_RIGHTS: u32 = 0o6000;
+const SET_USER_ID: u32 = 0o4000;
+const GROUP_EXECUTES: u32 = 0o010;
 
 /// Sets the attributes that a plan asks for. The same for all threads.
 #[derive(Clone, Copy)]
@@ -144,7 +146,8 @@ impl<'a> Attributes<'a> {
         report.attributes(keep.dest.path, |problem| meta::before_data(&self.request(keep), problem));
     }
 
-    /// Gives a new file the attributes of the one that it replaces. False if something would be lost that need not be.
+    /// Gives a new file the attributes of the one that it replaces, but not its owner where it can have that of the source: the
+    /// file is whole, and an old owner could open it. False if something would be lost that need not be.
     pub(crate) fn of_replaced(&self, keep: &Keep<'_>, replaced: &ReplacedFile, report: &mut Reporter<'_>) -> bool {
         // Others than root may not write all attributes that they can see.
         let xattr = if self.caller.privileged() { Wish::Require } else { Wish::Try };
@@ -153,13 +156,20 @@ impl<'a> Attributes<'a> {
             // The kernel takes these away when such a file is written to by somebody else than root.
             inode.permissions &= !SPECIAL_RIGHTS;
         }
+        let owner = keep.source.inode;
+        let is_given =
+            self.plan.preserve.ownership && keep.dest.object.change_owner(Some(owner.user), Some(owner.group)).is_ok();
+        if is_given && (owner.user, owner.group) != (inode.user, inode.group) {
+            // A change of owner takes these away, and there will be no other one.
+            inode.permissions &= !of_owner_alone(inode.permissions);
+        }
         // It is not to be used under the old mode if that is not the one that it gets.
         let old = side(&replaced.fd, true, &inode, keep.dest.path).object;
         let has_acl = || [old, keep.source.object].into_iter().any(meta::has_acl);
         let narrow = meta::while_written(&inode, keep.source.inode, &self.plan.preserve, has_acl);
         let preserve = Preserve {
             mode: if narrow.is_some() { ModeRule::Default } else { ModeRule::Keep },
-            ownership: true,
+            ownership: !is_given,
             context: Wish::Try,
             xattr,
             quiet: xattr == Wish::Try,
@@ -207,6 +217,11 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// The bits that chown(2) takes away. Set-group-ID where the group may not execute is no right, and stays.
+fn of_owner_alone(permissions: u32) -> u32 {
+    if permissions & GROUP_EXECUTES != 0 { SPECIAL_RIGHTS } else { SET_USER_ID }
+}
+
 /// A finished file whose source is immutable or append-only and has several names. There are few of these.
 pub(crate) struct DeferredFlags {
     source: HeldSide,
@@ -235,7 +250,7 @@ impl DeferredFlags {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, fchown};
     use std::time::{Duration, SystemTime};
 
     use haul_testbed::temp_dir;
@@ -313,5 +328,43 @@ mod tests {
         let replaced = ReplacedFile { inode: Inode::of(old.as_fd()).unwrap(), fd: old.into() };
         assert!(with(&Plan::default(), |attributes, report| attributes.of_replaced(&two.keep(), &replaced, report)));
         assert_eq!(two.of_copy().0, 0o751);
+    }
+    /// The mode of a file that replaces one of somebody else, when it has the attributes of that. It must have its owner.
+    fn of_file_that_replaced(mode: ModeRule, old_mode: u32) -> Option<u32> {
+        const OLD: u32 = 1001;
+        const NEW: u32 = 1002;
+        let mut two = Two::new([0o755, 0o600]);
+        let path = two.dir.path().join("old");
+        let old = File::create(&path).unwrap();
+        if [(&old, OLD), (&two.files[0], NEW)]
+            .iter()
+            .any(|(file, user)| fchown(file, Some(*user), Some(*user)).is_err())
+        {
+            haul_testbed::skip("not root");
+            return None;
+        }
+        fs::set_permissions(&path, Permissions::from_mode(old_mode)).unwrap();
+        two.inodes[0] = Inode::of(two.files[0].as_fd()).unwrap();
+        let replaced = ReplacedFile { inode: Inode::of(old.as_fd()).unwrap(), fd: old.into() };
+        let preserve = Preserve { ownership: true, mode, ..Preserve::default() };
+        let plan = Plan { preserve, ..Plan::default() };
+        assert!(with(&plan, |attributes, report| attributes.of_replaced(&two.keep(), &replaced, report)));
+        let copy = Inode::of(two.files[1].as_fd()).unwrap();
+        assert_eq!((copy.user, copy.group), (NEW, NEW));
+        Some(copy.permissions)
+    }
+
+    #[test]
+    fn a_whole_file_is_never_the_old_owners() {
+        let Some(mode) = of_file_that_replaced(ModeRule::Keep, 0o6777) else { return };
+        assert_eq!(mode, 0o700);
+    }
+
+    #[test]
+    fn a_new_owner_does_not_get_the_set_user_id_bit_of_an_old_one() {
+        for (old, new) in [(0o4711, 0o711), (0o6711, 0o711), (0o2644, 0o2644), (0o1751, 0o1751)] {
+            let Some(mode) = of_file_that_replaced(ModeRule::Default, old) else { return };
+            assert_eq!(mode, new, "{old:o}");
+        }
     }
 }
