@@ -89,7 +89,12 @@ impl<'a> Attributes<'a> {
 
     /// Gives the copy its attributes. False if one could not be set that had to be kept.
     pub(crate) fn set(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) -> bool {
-        report.attributes(keep.dest.path, |problem| meta::finish(&self.request(keep), problem))
+        self.set_or_lose(keep, report).is_ok()
+    }
+
+    /// The same, and says what kind of loss it is.
+    pub(crate) fn set_or_lose(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) -> Result<(), Loss> {
+        report.attributes_or_loss(keep.dest.path, |problem| meta::finish(&self.request(keep), problem))
     }
 
     /// The same for a file that may get more hard links, or another name if it is `temporary`: the kernel gives none to an

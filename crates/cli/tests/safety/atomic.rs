@@ -192,3 +192,28 @@ fn a_file_that_may_not_be_written_is_not_replaced_without_force() {
     assert!(run(&["--atomic", "--force", "source", "dest"]).status.success());
     assert_eq!(fs::read(place.join("dest")).unwrap(), b"new");
 }
+
+#[test]
+fn what_cannot_have_its_owner_gets_its_name_without() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(place) = bed.mount(Fs::Ext4) else { return };
+    if !haul_testbed::guest::has("setpriv") {
+        return haul_testbed::skip("setpriv is missing");
+    }
+    fs::create_dir(place.join("source")).unwrap();
+    fs::write(place.join("source/file"), "contents").unwrap();
+    symlink("file", place.join("source/link")).unwrap();
+    run("mkfifo", &[place.join("source/fifo").to_str().unwrap()]);
+    run("chown", &["-hR", "4321:4321", place.join("source").to_str().unwrap()]);
+    for options in ["-a", "-a --atomic", "-a --durable=file", "-a --verify", "-a --atomic --update=all"] {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-chown", "--inh-caps", "-chown", HAUL]).args(options.split(' '));
+        let copied = command.args(["-T", "source", "copy"]).current_dir(&place).output().unwrap();
+        assert_eq!(copied.status.code(), Some(1), "{options}: {}", said(&copied));
+        let mut names: Vec<_> =
+            fs::read_dir(place.join("copy")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["fifo", "file", "link"], "{options}: {}", said(&copied));
+        fs::remove_dir_all(place.join("copy")).unwrap();
+    }
+}

@@ -60,7 +60,7 @@ pub(crate) fn make_file(
             if published && may_have_other_names { Ok(id) } else { Err(Reported) }
         }
         Err(Reported) => {
-            // Attributes could not be kept: of a node, or of what would stay without them. Everything else has gone already, or
+            // Attributes could not be kept, of what would stay without them. Everything else has gone already, or
             // stays for the next run. What cannot be removed has a temporary name only, and the copy has failed and was
             // reported anyway.
             if !unfinished.left {
@@ -96,8 +96,7 @@ fn copy(
 ) -> Result<FileOutcome, Reported> {
     let cx = worker.cx;
     if !copied_as_regular(subject.inode.kind, cx.plan) {
-        let id = special::make_special(worker, subject, state)?;
-        return Ok(FileOutcome { id, ..FileOutcome::default() });
+        return special::make_special(worker, subject, state);
     }
     let started = Instant::now();
     let files = open::both_sides(worker, subject, state, unfinished)?;

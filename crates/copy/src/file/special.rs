@@ -16,7 +16,7 @@ use crate::plan::{LinkMode, Update};
 use crate::publish::replace;
 use crate::report::Reported;
 use crate::walk::Spot;
-use crate::work::entry::{DestState, Subject};
+use crate::work::entry::{DestState, FileOutcome, Subject};
 
 /// Makes a symbolic link that leads to the source (`-s`).
 pub(crate) fn make_symbolic_link_to_source(
@@ -33,7 +33,7 @@ pub(crate) fn make_symbolic_link_to_source(
         worker.report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno))
     })?;
     worker.report.stats.symbolic_links += 1;
-    finish_special(worker, subject, state, (true, NewEntries::UNKNOWN))
+    finish_special(worker, subject, state, (true, NewEntries::UNKNOWN)).map(|outcome| outcome.id)
 }
 
 /// Makes the node that the source is.
@@ -41,7 +41,7 @@ pub(crate) fn make_special(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
-) -> Result<Option<FileId>, Reported> {
+) -> Result<FileOutcome, Reported> {
     let (source, dest) = (subject.source, subject.dest);
     let kind = match subject.inode.kind {
         Kind::SymbolicLink => return copy_symbolic_link(worker, subject, state),
@@ -73,7 +73,7 @@ fn copy_symbolic_link(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
-) -> Result<Option<FileId>, Reported> {
+) -> Result<FileOutcome, Reported> {
     let cx = worker.cx;
     let (source, dest) = (subject.source, subject.dest);
     let text = worker.report.check(source.read_link(), What::CannotReadLink, source.path)?;
@@ -87,13 +87,13 @@ fn copy_symbolic_link(
     finish_special(worker, subject, state, (state.new, state.entries))
 }
 
-/// Attributes of a node or link that was just made, and which one it is.
+/// Attributes of a node or link that was just made, and which one it is. One that has no name yet may lack some.
 fn finish_special(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     state: &DestState,
     (created, entries): (bool, NewEntries),
-) -> Result<Option<FileId>, Reported> {
+) -> Result<FileOutcome, Reported> {
     let dest = worker.report.check(held(subject.dest.open_path()), What::CannotStat, subject.dest.path)?;
     // What was just made has one name, or none where the filesystem counts no links; anything else was put there by somebody,
     // and is not ours to change.
@@ -108,13 +108,15 @@ fn finish_special(
     let no_follow = if subject.follow() { OFlags::empty() } else { OFlags::NOFOLLOW };
     let (inode, source) = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
         // `-sf` has just replaced a link by one to itself, as cp does: nothing is left to keep attributes of.
-        Err(Errno::LOOP) if worker.cx.plan.link == LinkMode::Symbolic => return Ok(id),
+        Err(Errno::LOOP) if worker.cx.plan.link == LinkMode::Symbolic => {
+            return Ok(FileOutcome { id, ..FileOutcome::default() });
+        }
         source => worker.report.check(source, What::CannotStat, subject.source.path)?,
     };
     if !inode.is_same_file_as(&subject.inode) {
         return Err(worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path)));
     }
-    let kept = worker.cx.attributes().set(
+    let kept = worker.cx.attributes().set_or_lose(
         &Keep {
             source: side(&source, true, &subject.inode, subject.source.path),
             dest: side(&dest.1, true, &dest.0, subject.dest.path),
@@ -123,7 +125,10 @@ fn finish_special(
         },
         &mut worker.report,
     );
-    if kept { Ok(id) } else { Err(Reported) }
+    match kept {
+        Err(_) if !state.temporary => Err(Reported),
+        kept => Ok(FileOutcome { id, loss: kept.err(), ..FileOutcome::default() }),
+    }
 }
 
 pub(crate) fn make_hard_link_to_source(
@@ -178,7 +183,7 @@ mod tests {
     /// Makes `b` as `a` is.
     fn make_b(bench: &Bench) -> Ran<Made> {
         let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
-        bench.run(|worker| make_special(worker, &subject, &state))
+        bench.run(|worker| make_special(worker, &subject, &state).map(|outcome| outcome.id))
     }
 
     fn id(bench: &Bench, name: &str) -> Made {
@@ -218,7 +223,7 @@ mod tests {
             let entry = bench.to("b").inode().unwrap();
             let existing = Some(Box::new(Existing { entry, target: entry, is_dot: false }));
             let (subject, state) = (bench.subject("a", "b"), DestState { existing, ..DestState::default() });
-            let ran = bench.run(|worker| make_special(worker, &subject, &state));
+            let ran = bench.run(|worker| make_special(worker, &subject, &state).map(|outcome| outcome.id));
             assert_eq!((ran.value.is_ok(), bench.tree()), (is_new, vec![format!("b -> {text}")]));
         }
     }
@@ -285,7 +290,7 @@ mod tests {
         let bench = with_link(Plan::default()).dest("b", "theirs");
         let subject = bench.subject("a", "b");
         let (state, made) = (DestState::default(), (true, NewEntries::UNKNOWN));
-        let ran = bench.run(|worker| finish_special(worker, &subject, &state, made));
+        let ran = bench.run(|worker| finish_special(worker, &subject, &state, made).map(|outcome| outcome.id));
         ran.says(&[r#"error: skipping file "b", as it was replaced while being copied"#]);
         assert_eq!((ran.value, bench.tree()), (Err(Reported), vec!["b: theirs".into()]));
     }
