@@ -15,6 +15,7 @@ use crate::file::open::noatime;
 use crate::finish::{deletion, directories, naming, resume, shard, written};
 use crate::list::Index;
 use crate::meta::{NewEntries, Object};
+use crate::plan::ModeRule;
 use crate::publish::Sides;
 use crate::tree::claims::{self, made_at};
 use crate::walk::{Listing, PathNode, last_component, tagged_cache};
@@ -23,6 +24,7 @@ use crate::work::entry::{DestState, Subject, announce};
 
 /// Permissions of all but the owner.
 const OTHERS: u32 = 0o077;
+const SET_GROUP_ID: u32 = 0o2000;
 
 struct OpenDest {
     pub fd: OwnedFd,
@@ -153,14 +155,30 @@ fn as_made(
     }
     // Another shard may have opened it up before it was looked at.
     let mut inode = directories::as_it_was_made(cx, found, &subject.inode, &state.entries);
-    if !fresh && cx.plan.preserve.ownership {
-        // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
-        // attributes either, which is reported then.
+    if fresh {
+        return inode;
+    }
+    // As a new one: closed to others until it has its owner and what is in it, and without the bit of its source that new
+    // directories in it would inherit, and keep.
+    let closed = if cx.plan.preserve.ownership { OTHERS } else { 0 };
+    let ended = if hands_its_group_on(cx, subject, &inode) { SET_GROUP_ID } else { 0 };
+    if closed | ended != 0 {
+        // Who may not do that may not set its attributes either, which is reported then.
         let object = Object { fd: fd.as_fd(), path_only: true };
-        inode.permissions &= !OTHERS;
+        inode.permissions &= !(closed | ended);
         object.set_mode(inode.permissions | OWNER).ok();
     }
     inode
+}
+
+/// Whether an earlier run has given a directory the set-group-ID bit of its source, which it will get again. One that it has
+/// inherited was there while that run filled it.
+fn hands_its_group_on(cx: RunContext<'_>, subject: &Subject<'_>, inode: &Inode) -> bool {
+    let is_set = |inode: &Inode| inode.permissions & SET_GROUP_ID != 0;
+    cx.plan.preserve.mode == ModeRule::Keep
+        && is_set(&subject.inode)
+        && is_set(inode)
+        && subject.dest.dir().and_then(Inode::of).is_ok_and(|above| !is_set(&above))
 }
 
 pub(crate) fn open_destination(subject: &Subject<'_>, state: &DestState) -> Result<(OwnedFd, Inode), Errno> {

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use haul_sys::inode::{DeviceNumber, FileId};
 
@@ -185,4 +185,23 @@ fn a_made_directory_is_remembered_for_later_operands() {
     let made = bench.services.links.get((&bench.to("b").inode().unwrap()).into()).unwrap();
     assert_eq!(made.expect("it is remembered").name, "b");
     assert_eq!(fs::metadata(bench.dest_path("b")).unwrap().nlink(), bench.to("b").inode().unwrap().links.into());
+}
+
+#[test]
+fn a_directory_of_an_earlier_run_hands_on_its_group_only_if_it_did_then() {
+    for (source, above, filled) in [(0o2750, 0o755, 0o700), (0o2750, 0o2755, 0o2700), (0o750, 0o2755, 0o2700)] {
+        let mut bench = bench();
+        fs::set_permissions(bench.source_path("a"), fs::Permissions::from_mode(source)).unwrap();
+        bench.open_journal();
+        fs::set_permissions(bench.dest_path(""), fs::Permissions::from_mode(above)).unwrap();
+        make_dir(bench.dest_path("b"), 0o2750);
+        let made = bench.to("b").inode().unwrap();
+        bench.run(|worker| resume::promise_directory(worker, &made)).says(&[]);
+        bench.open_journal();
+        let frame = enter(&bench, &bench.state("b"), None).value.expect("it is entered");
+        assert!(frame.place.created && !frame.place.fresh);
+        assert_eq!(mode_of(bench.dest_path("b")), filled, "{source:o} {above:o}");
+        bench.run(|worker| directories::finish_directory(worker, &frame.directory())).says(&[]);
+        assert_eq!(mode_of(bench.dest_path("b")), 0o2750, "{source:o} {above:o}");
+    }
 }
