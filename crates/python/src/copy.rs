@@ -60,7 +60,7 @@ impl Options {
             mode: ModeRule::Keep,
             timestamps: true,
             xattr: Wish::Try,
-            quiet: true,
+            required: true,
             ..Preserve::default()
         });
         if self.archive {
@@ -138,9 +138,9 @@ pub fn copy<'py>(
     cancel: Option<&Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let [source, dest] = [source, dest].map(|name| Path::new(OsStr::from_bytes(name)));
+    let meter = Meter::new(!options.archive);
     let copy = options.copy(source, dest)?.build().map_err(|conflict| PyValueError::new_err(conflict.to_string()))?;
     let cancel = cancel.map(|cancel| cancel.get().0.clone()).unwrap_or_default();
-    let meter = Meter::default();
     let summary = wait::for_work(py, &cancel, &meter, progress, || {
         let context = Context { observer: &meter, cancel: cancel.clone(), ..Context::default() };
         match copy.run(&context) {

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import unittest
 import unittest.mock
@@ -263,6 +264,38 @@ class AsShutil(InTemporaryDirectory):
         error = caught.exception
         self.assertEqual((error.errno, error.filename, error.filename2), (errno.ENOSPC, "a", "/dev/full"))
 
+    def test_attributes_that_cannot_be_set_are_errors(self):
+        self.make_tree()
+        # Those of folders are set by setxattrat(2), which strace learnt late.
+        os.removexattr("src/folder", "user.note")
+        setting_xattrs, setting_times = "setxattr,lsetxattr,fsetxattr", "utimensat"
+        for calls, error, tolerated in (
+            (setting_xattrs, "ENOSPC", False),
+            (setting_xattrs, "EPERM", True),
+            (setting_xattrs, "EOPNOTSUPP", True),
+            (setting_xattrs, "EINVAL", True),
+            (setting_xattrs, "EACCES", sys.version_info >= (3, 12)),
+            (setting_times, "EPERM", False),
+        ):
+            outcomes = []
+            for module in ("shutil", "haul_copy"):
+                program = textwrap.dedent(f"""
+                    import os, shutil, haul_copy
+                    try:
+                        {module}.copytree("src", "dst", symlinks=True)
+                    except shutil.Error as error:
+                        print(sorted({{(os.fspath(one), other, why) for one, other, why in error.args[0]}}))
+                """)
+                inject = [f"--trace={calls}", f"--inject={calls}:error={error}"]
+                command = ["strace", "--follow-forks", "--output=/dev/null", *inject, sys.executable, "-c", program]
+                ran = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=300)
+                outcomes.append(ran.stdout)
+                self.assertEqual(Path("dst/folder/inner/b").read_bytes(), b"x" * 100_000)
+                shutil.rmtree("dst")
+            with self.subTest(calls=calls, error=error):
+                self.assertEqual(*outcomes)
+                self.assertEqual(outcomes[0] == "", tolerated)
+
     def test_audit_events(self):
         write("src/a", b"")
         heard = []
@@ -303,6 +336,37 @@ class WithoutRights(InTemporaryDirectory):
             self.assertEqual(Path(dst, "folder/inner/b").read_bytes(), b"x" * 100_000)
         self.assertEqual(*outcomes)
         self.assertIn("Permission denied: 'src/folder/secret'", outcomes[0])
+
+
+    def test_attributes_of_a_file_of_another_user_are_errors(self):
+        self.make_tree()
+        os.remove("src/link"), os.remove("src/link-to-folder")
+        os.chmod("src", 0o755), os.chmod("src/a", 0o755), os.chmod("src/folder", 0o755)
+        os.chmod(self.top, 0o755)
+        outcomes = []
+        for module in (shutil, haul_copy):
+            os.makedirs("dst/folder")
+            write("dst/a", b"old")
+            os.chmod("dst/a", 0o666), os.chmod("dst/folder", 0o777)
+            os.chown("dst", 65534, 65534)
+            outcomes.append(self.as_nobody(module.copytree, "src", "dst", dirs_exist_ok=True))
+            self.assertEqual(Path("dst/a").read_bytes(), b"contents")
+            self.assertEqual(Path("dst/folder/inner/b").read_bytes(), b"x" * 100_000)
+            shutil.rmtree("dst")
+        self.assertEqual(*outcomes)
+        self.assertEqual([one for one, _, _ in outcomes[0]], ["src/a", "src/folder"])
+
+    def as_nobody(self, function, *arguments, **keywords):
+        """What shutil.Error says when another user calls it."""
+        groups = os.getgroups()
+        os.setgroups([]), os.setegid(65534), os.seteuid(65534)
+        try:
+            function(*arguments, **keywords)
+            return []
+        except shutil.Error as error:
+            return sorted((os.fspath(one), other, why) for one, other, why in error.args[0])
+        finally:
+            os.seteuid(0), os.setegid(0), os.setgroups(groups)
 
 
 class BesideShutil(InTemporaryDirectory):

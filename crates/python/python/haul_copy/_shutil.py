@@ -32,6 +32,9 @@ from shutil import copy2 as _copy2_of_shutil
 from shutil import copytree as _copytree_of_shutil
 
 Progress = Callable[[int, int], object]
+# What shutil.copystat says nothing of when it lists, reads or sets extended attributes.
+_UNLISTED = frozenset((errno.ENOTSUP, errno.ENODATA, errno.EINVAL))
+_UNKEPT = _UNLISTED | {errno.EPERM} | ({errno.EACCES} if sys.version_info >= (3, 12) else set())
 _Directory = tuple[Any, tuple[str, ...], list[Any], frozenset[tuple[int, int]]]
 Name = Any  # str, bytes, or what os.fspath makes one of; what shutil takes, typeshed needs two pages to say.
 
@@ -144,7 +147,8 @@ def copytree(
         "atomic": False,
     }
     answer = _haul_copy.copy(os.fsencode(src), os.fsencode(dst), options, progress)
-    errors = [_as_shutil_says(error, _path(src), _path(dst)) for error in answer["errors"]]
+    failed = [error for error in answer["errors"] if not _is_tolerated(error, _path(src), _path(dst))]
+    errors = [_as_shutil_says(error, _path(src), _path(dst)) for error in failed]
     if ignore_dangling_symlinks and not symlinks:
         errors = [error for error in errors if not _dangles(error[0])]
     if not symlinks and answer["symbolic_links"]:
@@ -286,9 +290,30 @@ def _as_shutil_says(error: Any, src: Any, dst: Any) -> tuple[Any, Any, str]:
         dest = dst if below is None else dst + below
     if kind == "SpecialFile":
         why = f"`{source}` is a named pipe" if _is_fifo(source) else message
+    elif number is None:
+        why = message
     else:
-        why = message if number is None else str(OSError(number, os.strerror(number), path))
+        # What os.utime() raises has no name.
+        names = () if kind == "PreservingTimes" else (path,)
+        why = str(OSError(number, os.strerror(number), *names))
     return (source, dest, why)
+
+
+def _is_tolerated(error: Any, src: Any, dst: Any) -> bool:
+    """Whether shutil.copystat says nothing of it."""
+    kind, _, number, _, _ = error
+    if kind == "ListingAttributes":
+        return number in _UNLISTED
+    if kind in ("GettingAttribute", "SettingAttribute", "SettingAttributes"):
+        return number in _UNKEPT
+    if kind not in ("ReadingAcl", "PreservingAcl") or number not in _UNKEPT:
+        return False
+    # To shutil an ACL is such an attribute, but a mode that could not be set is an error.
+    source, dest, _ = _as_shutil_says(error, src, dst)
+    try:
+        return stat.S_IMODE(os.stat(source).st_mode) == stat.S_IMODE(os.stat(dest).st_mode)
+    except OSError:
+        return False
 
 
 def _below(path: Any, top: Any) -> Any:
