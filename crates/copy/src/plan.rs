@@ -388,7 +388,7 @@ pub enum SpecialFiles {
     Nodes,
     /// Regular files with what is read from them (`--copy-contents`).
     Contents,
-    /// Nothing, and each is an error.
+    /// Nothing, and each is an error; so is a FIFO at the destination that a file would be written into.
     Refused,
 }
 

@@ -190,6 +190,8 @@ what! {
     OmittingDirectory = "-r not specified; omitting directory {path}",
     /// Where nodes are not wanted.
     SpecialFile = "not copying the special file {path}",
+    /// The same at the destination.
+    IntoFifo = "not writing into the fifo {path}",
     SourceTwice = "warning: source file {path} specified more than once",
     SourceDirectoryTwice = "warning: source directory {path} specified more than once",
     SameFile = "{path} and {other} are the same file",

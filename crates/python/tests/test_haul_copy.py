@@ -161,6 +161,21 @@ class AsShutil(InTemporaryDirectory):
         _, errors = self.both_trees(symlinks=True)
         self.assertEqual(errors, [("src/folder/pipe", "dst/folder/pipe", "`src/folder/pipe` is a named pipe")])
 
+    def test_named_pipes_at_the_destination_are_errors(self):
+        write("src/a", b"contents"), write("src/b", b"contents"), write("src/c", b"contents")
+        os.mkfifo("pipe")
+
+        def prepare(dst):
+            os.makedirs(dst)
+            os.mkfifo(f"{dst}/a")
+            os.symlink("../pipe", f"{dst}/b")
+            for pipe in (f"{dst}/a", "pipe"):
+                # Who writes waits for one who reads.
+                self.addCleanup(os.close, os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+
+        _, errors = self.both_trees(prepare, False, dirs_exist_ok=True)
+        self.assertEqual([one for one, _, _ in errors], ["src/a", "src/b"])
+
     def test_sockets_are_errors(self):
         self.make_tree()
         with socket.socket(socket.AF_UNIX) as listener:

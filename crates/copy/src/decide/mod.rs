@@ -282,7 +282,10 @@ fn overwrite(source: &Source<'_>, existing: &Existing, answers: &Answers, identi
         || (!plan.attributes_only
             && (is_taken_apart(source, existing, plan)
                 || (source.dereference == Dereference::Never && source.inode.kind != Kind::Regular)));
+    // Whoever reads it would get the contents, and no file would be made.
+    let into_fifo = existing.target.kind == Kind::Fifo && plan.special_files == SpecialFiles::Refused;
     match () {
+        () if into_fifo && !must_go => Decision::Refuse(What::IntoFifo),
         () if is_directory || !must_go => Decision::WriteInto(identity),
         () if replaces => Decision::Replace(identity),
         () => Decision::Remove,

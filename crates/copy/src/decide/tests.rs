@@ -387,6 +387,19 @@ fn nothing_is_written_into_the_source() {
 }
 
 #[test]
+fn a_fifo_is_not_written_into_where_special_files_are_refused() {
+    for_all(|world, plan| {
+        let plan = Plan { special_files: SpecialFiles::Refused, ..plan.clone() };
+        let Some(existing) = world.existing.filter(|existing| existing.target.kind == Kind::Fifo) else { return };
+        let decision = world.decision(&plan);
+        assert!(!matches!(decision, Some(Decision::WriteInto(_))), "{existing:?}: {decision:?}, {plan:?}");
+    });
+    let plan = Plan { special_files: SpecialFiles::Refused, ..plan_for(From::TreeFile) };
+    let world = World::new(From::TreeFile, To::Fifo, &plan);
+    assert_eq!(world.decision(&plan), Some(Decision::Refuse(What::IntoFifo)));
+}
+
+#[test]
 fn a_directory_at_the_destination_is_entered_or_left_alone() {
     for_all(|world, plan| {
         let Some(existing) = world.existing.filter(|existing| existing.target.kind == Kind::Directory) else { return };

@@ -290,6 +290,8 @@ def _as_shutil_says(error: Any, src: Any, dst: Any) -> tuple[Any, Any, str]:
         dest = dst if below is None else dst + below
     if kind == "SpecialFile":
         why = f"`{source}` is a named pipe" if _is_fifo(source) else message
+    elif kind == "IntoFifo":
+        why = f"`{dest}` is a named pipe"
     elif number is None:
         why = message
     else:
