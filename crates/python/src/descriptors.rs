@@ -13,7 +13,7 @@ use haul_io::strategy::Demands;
 use haul_io::transfer::{Cause, Mover, Stop, Transfer, has_storage};
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::fsync;
+use haul_sys::rustix::fs::{fsync, syncfs};
 use haul_sys::rustix::io::retry_on_intr;
 use haul_sys::{Errno, process_descriptor};
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -68,6 +68,16 @@ pub fn can_share(source: i32, dest: i32) -> PyResult<()> {
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(errno) => Err(os_error(errno)),
     }
+}
+
+/// Waits until everything on the filesystem of a file is on its device.
+///
+/// # Errors
+/// OSError with what the kernel said.
+#[pyfunction]
+pub fn sync_filesystem(py: Python<'_>, file: i32) -> PyResult<()> {
+    let file = process_descriptor::duplicate(file).map_err(os_error)?;
+    py.detach(|| retry_on_intr(|| syncfs(&file))).map_err(os_error)
 }
 
 /// When extents are shared.

@@ -23,7 +23,7 @@ mod _haul_copy {
     #[pymodule_export]
     use super::copy::copy;
     #[pymodule_export]
-    use super::descriptors::{can_share, copy_data};
+    use super::descriptors::{can_share, copy_data, sync_filesystem};
     #[pymodule_export]
     use super::wait::Cancel;
 

@@ -6,6 +6,7 @@ import errno
 import functools
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -371,6 +372,12 @@ class WithoutRights(InTemporaryDirectory):
         self.assertEqual(*outcomes)
         self.assertEqual([one for one, _, _ in outcomes[0]], ["src/a", "src/folder"])
 
+    def test_a_durable_copy_goes_into_a_directory_that_cannot_be_read(self):
+        write("a", b"contents")
+        os.mkdir("box")
+        os.chmod("box", 0o733), os.chmod(self.top, 0o755)
+        self.assertEqual(self.as_nobody(haul_copy.copy2, "a", "box/a", durable=True), [])
+
     def as_nobody(self, function, *arguments, **keywords):
         """What shutil.Error says when another user calls it."""
         groups = os.getgroups()
@@ -487,6 +494,65 @@ class BesideShutil(InTemporaryDirectory):
             if "jobs" not in keywords:
                 haul_copy.copyfile("src/large", "copy", **keywords)
                 self.assertEqual(Path("src/large").read_bytes(), Path("copy").read_bytes())
+
+    def synced_by(self, call):
+        """What is synced after everything is made and has its attributes: the system call, and the name of the file."""
+        changes = ("utimensat", "chmod", "fchmodat", "symlink", "symlinkat", "mkdir", "mkdirat")
+        traced = ",".join(["fsync", "syncfs", *(f"?{change}" for change in changes)])
+        command = ["strace", "--follow-forks", "--decode-fds=path", "--output=calls", f"--trace={traced}"]
+        program = f"import haul_copy; haul_copy.{call}"
+        subprocess.run([*command, sys.executable, "-c", program], check=True, timeout=300)
+        synced = []
+        for line in Path("calls").read_text().splitlines():
+            sync = re.search(r"\b(fsync|syncfs)\(\d+<(.*)>\) = 0", line)
+            if sync:
+                synced.append((sync[1], os.path.basename(sync[2])))
+            elif "(" in line:
+                synced.clear()
+        return synced
+
+    def test_durable_files_are_synced_with_attributes_and_names(self):
+        write("a", b"contents")
+        os.symlink("a", "link")
+        os.mkdir("folder"), os.mkdir("other")
+        os.symlink("../other/target", "folder/through")
+        for name in ("copyfile", "copy", "copy2"):
+            for dst, synced in (
+                ("folder/new", [("fsync", "new"), ("fsync", "folder")]),
+                ("folder/through", [("fsync", "target"), ("fsync", "other")]),
+            ):
+                with self.subTest(function=name, dst=dst):
+                    self.assertEqual(self.synced_by(f"{name}('a', '{dst}', durable=True)"), synced)
+                    self.assertEqual(self.synced_by(f"{name}('a', '{dst}')"), [])
+            with self.subTest(function=name, dst="link"):
+                synced = self.synced_by(f"{name}('link', 'folder/link', follow_symlinks=False, durable=True)")
+                self.assertEqual(synced, [("syncfs", "folder")])
+                os.remove("folder/link")
+
+    def test_durable_trees_are_synced_also_where_shutil_makes_them(self):
+        write("src/folder/inner/b", b"b")
+        os.symlink("folder", "src/link")
+        os.makedirs("src/empty")
+        os.makedirs("dst")
+        call = "copytree('src', 'dst', symlinks=True, dirs_exist_ok=True, durable=True)"
+        ((sync, name),) = self.synced_by(call)
+        self.assertEqual(sync, "syncfs")
+        self.assertIn(name, ("dst", "inner"))
+        # A destination in its source.
+        ((sync, _),) = self.synced_by("copytree('src', 'src/none/below', durable=True)")
+        self.assertEqual(sync, "syncfs")
+
+    def test_filesystems_that_links_of_a_durable_tree_lead_to_are_synced(self):
+        elsewhere = "/dev/shm"
+        if not os.access(elsewhere, os.W_OK) or os.stat(elsewhere).st_dev == os.stat(".").st_dev:
+            self.skipTest("there is no second filesystem")
+        elsewhere = tempfile.mkdtemp(prefix="haul-python-", dir=elsewhere)
+        self.addCleanup(shutil.rmtree, elsewhere)
+        os.makedirs("src/folder/empty")
+        os.makedirs("dst")
+        os.symlink(elsewhere, "dst/folder")
+        synced = self.synced_by("copytree('src', 'dst', symlinks=True, dirs_exist_ok=True, durable=True)")
+        self.assertEqual(synced, [("syncfs", "dst"), ("syncfs", os.path.basename(elsewhere))])
 
     def test_words_that_mean_nothing_are_errors(self):
         write("src/a", b"")

@@ -14,6 +14,7 @@ class Cancel:
         """Whether somebody has asked for that."""
 
 def can_share(source: int, dest: int) -> None: ...
+def sync_filesystem(file: int) -> None: ...
 def copy_data(
     source: int,
     dest: int,

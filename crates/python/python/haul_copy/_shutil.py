@@ -50,6 +50,24 @@ def copyfile(
     progress: Optional[Progress] = None,
 ) -> Name:
     """Copies the contents of a file; see shutil.copyfile."""
+    keywords = {"reflink": reflink, "durable": durable, "verify": verify, "progress": progress}
+    _copy_contents(src, dst, follow_symlinks=follow_symlinks, **keywords)
+    if durable:
+        _sync_name(dst, _is_link(src, follow_symlinks))
+    return dst
+
+
+def _copy_contents(
+    src: Name,
+    dst: Name,
+    *,
+    follow_symlinks: bool = True,
+    reflink: str = "auto",
+    durable: bool = False,
+    verify: bool = False,
+    progress: Optional[Progress] = None,
+) -> None:
+    """The same; of what is durable the data is on its device then, and not yet the name."""
     if reflink not in ("auto", "always", "never"):
         raise ValueError(f"reflink is {reflink!r}: it must be 'auto', 'always' or 'never'")
     sys.audit("shutil.copyfile", src, dst)
@@ -58,9 +76,9 @@ def copyfile(
     for name in (src, dst):
         if _is_fifo(name):
             raise shutil.SpecialFileError(f"`{_path(name)}` is a named pipe")
-    if not follow_symlinks and os.path.islink(src):
+    if _is_link(src, follow_symlinks):
         os.symlink(os.readlink(src), dst)
-        return dst
+        return
     with open(src, "rb", buffering=0) as source:
         try:
             if reflink == "always" and os.path.isfile(dst):
@@ -74,21 +92,30 @@ def copyfile(
             raise FileNotFoundError(f"Directory does not exist: {dst}") from error
         if verify:
             _compare_data(source, dst)
-    return dst
 
 
 def copy(src: Name, dst: Name, *, follow_symlinks: bool = True, **keywords: Any) -> Name:
     """Copies a file and its mode, also into a directory; see shutil.copy, and copyfile for the other keywords."""
     dst = _into(src, dst)
-    copyfile(src, dst, follow_symlinks=follow_symlinks, **keywords)
+    _copy_contents(src, dst, follow_symlinks=follow_symlinks, **keywords)
     shutil.copymode(src, dst, follow_symlinks=follow_symlinks)
+    if keywords.get("durable"):
+        _sync_file(dst, _is_link(src, follow_symlinks))
     return dst
 
 
 def copy2(src: Name, dst: Name, *, follow_symlinks: bool = True, **keywords: Any) -> Name:
     """Copies a file and its metadata, also into a directory; see shutil.copy2, and copyfile for the other keywords."""
+    dst = _copy2_unsynced(src, dst, follow_symlinks=follow_symlinks, **keywords)
+    if keywords.get("durable"):
+        _sync_file(dst, _is_link(src, follow_symlinks))
+    return dst
+
+
+def _copy2_unsynced(src: Name, dst: Name, *, follow_symlinks: bool = True, **keywords: Any) -> Name:
+    """Of what is durable the data is on its device then, and not yet the rest."""
     dst = _into(src, dst)
-    copyfile(src, dst, follow_symlinks=follow_symlinks, **keywords)
+    _copy_contents(src, dst, follow_symlinks=follow_symlinks, **keywords)
     shutil.copystat(src, dst, follow_symlinks=follow_symlinks)
     return dst
 
@@ -126,8 +153,9 @@ def copytree(
     serial = symlinks and dirs_exist_ok and os.path.lexists(dst) or _is_below(dst, src)
     patterns = None if serial else _ignored(src, symlinks, ignore)
     if patterns is None:
-        by_haul = functools.partial(copy2, reflink=reflink, durable=durable, verify=verify, progress=progress)
-        return _copytree_of_shutil(src, dst, symlinks, ignore, by_haul, ignore_dangling_symlinks, dirs_exist_ok)
+        by_haul = functools.partial(_copy2_unsynced, reflink=reflink, durable=durable, verify=verify, progress=progress)
+        one_by_one = _durable_copytree if durable else _copytree_of_shutil
+        return one_by_one(src, dst, symlinks, ignore, by_haul, ignore_dangling_symlinks, dirs_exist_ok)
     sys.audit("shutil.copytree", src, dst)
     os.makedirs(dst, exist_ok=dirs_exist_ok)
     # What links lead to may be in the tree itself, so one thread copies where they are followed.
@@ -160,6 +188,90 @@ def copytree(
     return dst
 
 
+def _durable_copytree(
+    src: Name,
+    dst: Name,
+    symlinks: bool,
+    ignore: Optional[Callable[[Any, list[Any]], Iterable[Any]]],
+    copy_function: Callable[[Any, Any], Any],
+    ignore_dangling_symlinks: bool,
+    dirs_exist_ok: bool,
+) -> Name:
+    """shutil.copytree; then all filesystems are synced on which something was made, which are several where dst has links."""
+    directories: list[Any] = []
+    # A directory for each device.
+    filesystems: dict[int, Any] = {}
+
+    def note_directory(directory: Any, names: list[Any]) -> Iterable[Any]:
+        directories.append(directory)
+        return ignore(directory, names) if ignore else ()
+
+    def note_file(one: Any, other: Any) -> None:
+        made = copy_function(one, other)
+        device = os.stat(made).st_dev
+        if device not in filesystems:
+            filesystems[device] = os.path.dirname(os.path.realpath(made))
+
+    errors: list[Any] = []
+    try:
+        _copytree_of_shutil(src, dst, symlinks, note_directory, note_file, ignore_dangling_symlinks, dirs_exist_ok)
+    except shutil.Error as error:
+        errors = error.args[0]
+    for directory in directories:
+        made = os.path.join(dst, os.path.relpath(directory, src))
+        try:
+            filesystems.setdefault(os.stat(made).st_dev, made)
+        except OSError:
+            pass  # It was not made, and shutil has said so.
+    for directory in filesystems.values():
+        try:
+            _sync_filesystem(directory)
+        except OSError as error:
+            errors.append((src, dst, str(error)))
+    if errors:
+        raise shutil.Error(errors)
+    return dst
+
+
+def _sync_file(dst: Name, is_link: bool) -> None:
+    """Brings the attributes of a file, and its name, to their device."""
+    if not is_link:
+        _sync_one(dst, os.path.dirname(os.path.realpath(dst)))
+    _sync_name(dst, is_link)
+
+
+def _sync_name(dst: Name, is_link: bool) -> None:
+    if isinstance(dst, int):
+        return  # A descriptor, whose name is not known.
+    if is_link:
+        # It cannot be opened.
+        _sync_filesystem(os.path.dirname(os.path.abspath(dst)))
+    else:
+        _sync_one(os.path.dirname(os.path.realpath(dst)), dst)
+
+
+def _sync_one(name: Name, beside: Name) -> None:
+    """Syncs a file or a directory; if that may not be read, the filesystem of what is beside it."""
+    try:
+        _sync(name, os.fsync)
+    except PermissionError:
+        _sync_filesystem(beside)
+
+
+def _sync_filesystem(name: Name) -> None:
+    _sync(name, _haul_copy.sync_filesystem)
+
+
+def _sync(name: Name, sync: Callable[[int], None]) -> None:
+    file = os.open(name, os.O_RDONLY)
+    try:
+        sync(file)
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or errno.EIO), name) from None
+    finally:
+        os.close(file)
+
+
 def _path(name: Name) -> Any:
     return os.fspath(name)
 
@@ -180,6 +292,11 @@ def _is_same(src: Name, dst: Name) -> bool:
         return os.path.samefile(src, dst)
     except OSError:
         return False
+
+
+def _is_link(src: Name, follow_symlinks: bool) -> bool:
+    """Whether the copy is a symbolic link."""
+    return not follow_symlinks and os.path.islink(src)
 
 
 def _is_fifo(name: Name) -> bool:
