@@ -53,6 +53,8 @@ pub(crate) struct ReplacedFile {
 
 /// Permissions of the owner.
 pub(crate) const OWNER: u32 = 0o700;
+/// Permissions of all but the owner.
+pub(crate) const OTHERS: u32 = 0o077;
 
 /// Set-user-ID and set-group-ID.
 pub(crate) const SPECIAL_RIGHTS: u32 = 0o6000;

@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use haul_sys::inode::{Inode, Kind};
 
-use crate::attributes::{Keep, OWNER};
+use crate::attributes::{Keep, OTHERS, OWNER};
 use crate::context::{RunContext, Worker};
 use crate::error::What;
 use crate::finish::{deletion, moved, resume, shard, written};
 use crate::meta::{self, NewEntries, Object};
+use crate::plan::ModeRule;
 use crate::report::Reporter;
 use crate::walk::sync_directory;
 use crate::work::directory::FullDirectory;
@@ -26,6 +27,24 @@ pub(crate) fn as_it_was_made(cx: RunContext<'_>, found: Inode, source: &Inode, e
 pub(crate) fn make_usable(report: &mut Reporter<'_>, dest: &OwnedFd, inode: &Inode, path: &Path) -> bool {
     let opened_up = meta::open_up(Object { fd: dest.as_fd(), path_only: true }, inode);
     report.check(opened_up, What::SettingPermissions, path).is_ok()
+}
+
+/// A directory that was there must not let others do more than its source while it is filled: that alone may close what comes
+/// into it. Its mode is set when it is full. As with a file that is overwritten, only the owner is let in where one of the two
+/// has an ACL, or another owner.
+pub(crate) fn close_to_others(cx: RunContext<'_>, sides: [Object<'_>; 2], [source, found]: [&Inode; 2]) {
+    let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
+    let is_wider = found.permissions & !source.permissions & OTHERS != 0;
+    // Whoever is neither may himself be let in by no more than what would be taken away.
+    let is_ours = caller.privileged() || caller.user == found.user;
+    if preserve.mode != ModeRule::Keep || !is_wider || !is_ours {
+        return;
+    }
+    let changes_hands = preserve.ownership && (found.user, found.group) != (source.user, source.group);
+    let alone = changes_hands || sides.into_iter().any(meta::has_acl);
+    let others = if alone { 0 } else { found.permissions & source.permissions & OTHERS };
+    // Where this is not possible, neither is what follows, which reports it.
+    sides[1].set_mode(found.permissions & !OTHERS | others).ok();
 }
 
 /// What is known of entries that we make in a directory, itself just made where `above` is known, else found there.
@@ -85,7 +104,7 @@ mod tests {
 
     use super::*;
     use crate::context::test_support::Bench;
-    use crate::plan::{ModeRule, Plan, Preserve};
+    use crate::plan::{Plan, Preserve};
 
     fn set_mode(path: impl AsRef<Path>, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();

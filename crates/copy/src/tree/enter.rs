@@ -8,7 +8,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
 
-use crate::attributes::OWNER;
+use crate::attributes::{OTHERS, OWNER};
 use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::file::open::noatime;
@@ -22,8 +22,6 @@ use crate::walk::{Listing, PathNode, last_component, tagged_cache};
 use crate::work::directory::{Directory, Frame};
 use crate::work::entry::{DestState, Subject, announce};
 
-/// Permissions of all but the owner.
-const OTHERS: u32 = 0o077;
 const SET_GROUP_ID: u32 = 0o2000;
 
 struct OpenDest {
@@ -63,6 +61,11 @@ pub(crate) fn enter_directory(worker: &mut Worker<'_>, subject: &Subject<'_>, st
         false => directories::new_entries(cx, &dest_fd, &dest_inode, fresh.then_some(&state.entries)),
     };
     let (opened, contents) = open_source(worker, subject)?;
+    if !created {
+        let sides = [(&opened, !contents), (&dest_fd, true)];
+        let sides = sides.map(|(fd, path_only)| Object { fd: fd.as_fd(), path_only });
+        directories::close_to_others(cx, sides, [&subject.inode, &dest_inode]);
+    }
     let [source_path, dest_path] = nodes_of(subject);
     let place = Directory {
         source_inode: subject.inode,

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use haul_sys::inode::{DeviceNumber, FileId};
 
@@ -45,12 +45,45 @@ fn a_missing_directory_is_made_for_its_owner_alone() {
 #[test]
 fn a_directory_that_is_there_keeps_its_mode() {
     let bench = bench();
-    make_dir(bench.dest_path("b"), 0o711);
+    make_dir(bench.dest_path("b"), 0o710);
     let ran = enter(&bench, &bench.state("b"), None);
     let frame = ran.value.as_ref().expect("it is entered");
     assert!(!frame.place.created && !frame.place.fresh);
-    assert_eq!((mode_of(bench.dest_path("b")), ran.stats.directories), (0o711, 1));
+    assert_eq!((mode_of(bench.dest_path("b")), ran.stats.directories), (0o710, 1));
     ran.says(&[]);
+}
+
+#[test]
+fn a_directory_that_is_there_is_closed_to_whom_its_source_is() {
+    for (found, filled) in [(0o711, 0o710), (0o2777, 0o2750), (0o577, 0o550), (0o1700, 0o1700)] {
+        let bench = bench();
+        make_dir(bench.dest_path("b"), found);
+        let frame = enter(&bench, &bench.state("b"), None).value.expect("it is entered");
+        assert_eq!(mode_of(bench.dest_path("b")), filled, "{found:o}");
+        bench.run(|worker| directories::finish_directory(worker, &frame.directory())).says(&[]);
+        let special = found & 0o7000;
+        assert_eq!(mode_of(bench.dest_path("b")), 0o750 | special, "{found:o}");
+    }
+}
+
+#[test]
+fn a_directory_keeps_a_wider_mode_where_modes_are_not_preserved() {
+    let mut bench = bench();
+    bench.plan.preserve.mode = ModeRule::Default;
+    make_dir(bench.dest_path("b"), 0o777);
+    enter(&bench, &bench.state("b"), None).value.expect("it is entered");
+    assert_eq!(mode_of(bench.dest_path("b")), 0o777);
+}
+
+#[test]
+fn a_directory_that_changes_hands_is_filled_for_its_owner_alone() {
+    let bench = bench();
+    make_dir(bench.dest_path("b"), 0o2777);
+    if chown(bench.source_path("a"), Some(1001), Some(1001)).is_err() {
+        return haul_testbed::skip("not root");
+    }
+    enter(&bench, &bench.state("b"), None).value.expect("it is entered");
+    assert_eq!(mode_of(bench.dest_path("b")), 0o2700);
 }
 
 #[test]
