@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use haul_copy::meta::{
-    KnownFilesystems, NewEntries, Object, Request, Side, XattrRules, finish, finish_parent, open_up,
+    KnownFilesystems, NewEntries, Object, Report, Request, Side, XattrRules, finish, finish_parent, open_up,
     parent_creation_mode,
 };
 use haul_copy::plan::ContextRule;
@@ -24,6 +24,20 @@ fn finish_held(
     between: impl FnOnce(),
     parent: bool,
 ) -> (bool, Vec<String>) {
+    let mut messages = Vec::new();
+    let mut report = |error| messages.push(words(&error, dest));
+    (finish_and_hear((source, dest), options, created, between, parent, &mut report), messages)
+}
+
+/// The same, with what hears of problems as they come.
+fn finish_and_hear(
+    (source, dest): (&Path, &Path),
+    options: &Options,
+    created: bool,
+    between: impl FnOnce(),
+    parent: bool,
+    report: Report<'_>,
+) -> bool {
     let hold = |path| open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
     let (from, to) = (hold(source), hold(dest));
     let (from_inode, to_inode) = (Inode::of(from.as_fd()).unwrap(), Inode::of(to.as_fd()).unwrap());
@@ -46,10 +60,7 @@ fn finish_held(
         memory: &KnownFilesystems::new(),
     };
     between();
-    let mut messages = Vec::new();
-    let mut report = |error| messages.push(words(&error, dest));
-    let done = if parent { finish_parent(&request, &mut report) } else { finish(&request, &mut report) };
-    (done, messages)
+    if parent { finish_parent(&request, report) } else { finish(&request, report) }
 }
 
 #[test]
@@ -171,5 +182,28 @@ fn directories_of_parents_are_as_cp_makes_them() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_capability_comes_when_the_mode_lets_no_more_run_the_file() {
+    let Some(bed) = Bed::new() else { return };
+    // Something that fails while the attributes are set, and is heard then.
+    let (Some(from), Some(to)) = (bed.mount(Fs::Xfs), bed.mount(Fs::Ext4)) else { return };
+    let capability = "0x0100000200200000000000000000000000000000";
+    shell(&from, &format!("echo > file; chmod 700 file; setfattr -n security.capability -v {capability} file"));
+    shell(&from, "setfattr -n user.big -v $(head -c 50000 /dev/zero | tr '\\0' x) file");
+    for (found, list, meanwhile) in [(0o755, "", 0o700), (0o750, "u:77:rx", 0o700), (0o500, "", 0o500)] {
+        shell(&to, &format!("rm -f file; echo > file; chmod {found:o} file"));
+        if !list.is_empty() {
+            shell(&to, &format!("setfacl -m {list} file"));
+        }
+        let mode = || fs::metadata(below(&to, "file")).unwrap().permissions().mode() & 0o7777;
+        let mut heard = Vec::new();
+        let paths = (&*below(&from, "file"), &*below(&to, "file"));
+        let options = Options::of("--preserve=mode,xattr");
+        let done = finish_and_hear(paths, &options, false, || {}, false, &mut |_| heard.push(mode()));
+        assert_eq!((done, heard, mode()), (false, vec![meanwhile], 0o700), "{found:o} {list}");
+        shell(&to, "getfattr -n security.capability file");
     }
 }

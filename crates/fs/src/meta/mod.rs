@@ -26,6 +26,7 @@ mod new_entries;
 mod nfs4;
 mod owner;
 mod parent;
+mod ready;
 mod request;
 mod rules;
 mod source_acls;
@@ -94,6 +95,9 @@ fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
     // Extended attributes come before the mode, which may take away our own write permission.
     let names = xattr::Names::default();
     let mut all = true;
+    if request.preserve.xattr != Wish::No {
+        ready::narrow_for_capability(request, &names);
+    }
     if request.preserve.xattr != Wish::No
         && !xattr::keep(request, &names, report)
         && request.preserve.xattr == Wish::Require

@@ -67,6 +67,11 @@ fn mode_stands(request: &Request<'_>) -> bool {
     wanted == if may_keep { dest.permissions & !SPECIAL } else { dest.permissions }
 }
 
+/// Whether it has the mode and the ACLs that it is to get.
+pub fn permissions_stand(request: &Request<'_>, names: &Names) -> bool {
+    mode_stands(request) && acls_stand(request, names)
+}
+
 /// ACLs, extended attributes and the SELinux context. What only the destination has stays, but an ACL, and what is to go.
 fn attributes_stand(request: &Request<'_>) -> bool {
     let (preserve, keeps_mode) = (request.preserve, keeps_mode(request));

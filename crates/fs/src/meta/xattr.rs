@@ -14,6 +14,9 @@ use super::acl;
 use super::request::{Report, Request};
 use super::rules::Action;
 
+/// The attribute that holds the capabilities of a program.
+pub const CAPABILITY: &CStr = c"security.capability";
+
 /// The names of the source's attributes, asked for at most once for each file.
 #[derive(Debug, Default)]
 pub struct Names(OnceCell<Result<Vec<u8>, Errno>>);
@@ -55,7 +58,7 @@ pub fn surplus<'n>(
     let wanted = names.of(request.source.object)?;
     let found = of_dest.of(request.dest.object)?;
     Ok(found.filter(move |name| {
-        (name.to_bytes().starts_with(b"user.") || *name == c"security.capability")
+        (name.to_bytes().starts_with(b"user.") || *name == CAPABILITY)
             && request.rules.action(name) == Action::Copy
             && !wanted.clone().any(|wanted| wanted == *name)
     }))
