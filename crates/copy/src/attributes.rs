@@ -336,6 +336,7 @@ mod tests {
         assert!(with(&Plan::default(), |attributes, report| attributes.of_replaced(&two.keep(), &replaced, report)));
         assert_eq!(two.of_copy().0, 0o751);
     }
+
     /// The mode of a file that replaces one of somebody else, when it has the attributes of that. It must have its owner.
     fn of_file_that_replaced(mode: ModeRule, old_mode: u32) -> Option<u32> {
         const OLD: u32 = 1001;

@@ -40,8 +40,8 @@ pub const VERITY: &str = "a dm-verity hash tree in this image covers its free bl
 
 /// Kinds whose device-mapper target reads a second device, which nothing in them names: it may be any other part of the
 /// image. A hash tree covers each block of its data device, and verification fails if a free one differs; so do checksums of
-/// dm-integrity, which may be of another device, too (`integritysetup --data-device`). A snapshot has only the blocks of which its origin has newer versions, so that it needs all others, and those that are free in the
-/// origin by now.
+/// dm-integrity, which may be of another device, too (`integritysetup --data-device`). A snapshot has only the blocks of
+/// which its origin has newer versions, so that it needs all others, and those that are free in the origin by now.
 const NEEDS_FREE_BLOCKS: &[(&str, &str)] = &[
     ("DM_verity_hash", VERITY),
     ("avb_vbmeta", VERITY),

@@ -126,7 +126,7 @@ fn old_names_of_the_list_options_do_the_same() {
 }
 
 #[test]
-fn a_list_has_no_digest_of_what_another_read_has_made_up_anew() {
+fn a_list_has_no_digest_of_a_pseudo_file_that_reads_differently_again() {
     let dir = temp_dir();
     // The first is another one at each read, the second stays.
     let options = ["--if-changed=fail", "--digests=LIST", "/proc/sys/kernel/random/uuid", "/proc/version", "."];

@@ -203,6 +203,7 @@ struct Taker {
 impl Observer for Taker {
     fn differs(&self, found: &Found) {
         let inside = if found.copy.starts_with(self.copy.join("one")) { "two" } else { "one" };
+        // After the first difference it is gone.
         fs::rename(self.copy.join(inside), self.copy.with_extension("taken")).ok();
         self.heard.differs(found);
     }

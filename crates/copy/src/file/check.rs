@@ -57,11 +57,11 @@ fn move_and_read_again(worker: &mut Worker<'_>, job: &FileData<'_>) -> Result<Re
     if !plan.reads_again() {
         return worker.move_and_report(job).map(|()| Ok(Checked::default()));
     }
-    // Another read of what is made up while it is read may give other bytes than the one for the copy.
-    let made_up = plan.verify == Verify::Off && is_pseudo_file(&job.transfer.source, job.transfer.source_inode);
+    // Another read of a pseudo-file may give other bytes than the one for the copy.
+    let is_pseudo = plan.verify == Verify::Off && is_pseudo_file(&job.transfer.source, job.transfer.source_inode);
     let is_kept = matches!(job.transfer.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
-    let reader = reader(cx, job, made_up && is_kept).map_err(Broken::by)?;
-    let dest = (plan.verify == Verify::Read || made_up && is_kept)
+    let reader = reader(cx, job, is_pseudo && is_kept).map_err(Broken::by)?;
+    let dest = (plan.verify == Verify::Read || is_pseudo && is_kept)
         .then(|| reader.as_ref().map_or(job.transfer.dest.as_fd(), AsFd::as_fd));
     let size = job.transfer.source_inode.size;
     let holes = size.saturating_sub(job.transfer.source_inode.allocated) >> 40;
@@ -113,7 +113,7 @@ fn move_and_read_again(worker: &mut Worker<'_>, job: &FileData<'_>) -> Result<Re
     });
     moved?;
     match checked {
-        Ok(checked) if made_up && (checked.mismatch.is_some() || !is_kept) => {
+        Ok(checked) if is_pseudo && (checked.mismatch.is_some() || !is_kept) => {
             worker.report.warning(&Error::new(What::ChangedWhileCopied, job.source_path));
             Ok(Ok(Checked::default()))
         }

@@ -35,7 +35,7 @@ pub(crate) fn make_usable(report: &mut Reporter<'_>, dest: &OwnedFd, inode: &Ino
 pub(crate) fn close_to_others(cx: RunContext<'_>, sides: [Object<'_>; 2], [source, found]: [&Inode; 2]) {
     let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
     let is_wider = found.permissions & !source.permissions & OTHERS != 0;
-    // Whoever is neither may himself be let in by no more than what would be taken away.
+    // Anybody else may reach it by no more than the rights that would be taken away.
     let is_ours = caller.privileged() || caller.user == found.user;
     if preserve.mode != ModeRule::Keep || !is_wider || !is_ours {
         return;
