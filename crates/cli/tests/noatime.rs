@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Output;
 
-use haul_testbed::{Command, TempDir, create_painted, skip, temp_dir};
+use haul_testbed::{Command, TempDir, copy_program, create_painted, skip, temp_dir};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -100,7 +100,7 @@ fn what_belongs_to_others_is_copied_all_the_same() {
     let Some(dir) = scene() else { return };
     // The built program may lie where nobody may go.
     let haul = dir.path().join("haul");
-    fs::copy(HAUL, &haul).expect("it can be copied");
+    copy_program(HAUL, &haul);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
     chown(dir.path().join("src/small"), Some(65534), Some(65534)).expect("root may");
     forget(&dir);

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 
-use haul_testbed::{Command, TempDir, commands, create_painted, temp_dir};
+use haul_testbed::{Command, TempDir, commands, create_painted, temp_dir, write_script};
 
 /// What the pages speak of: a disk, two sources, and a program to compare with.
 fn stage() -> TempDir {
@@ -17,8 +17,7 @@ fn stage() -> TempDir {
     create_painted(root.join("here/big.iso"), 3_000_000);
     symlink(env!("CARGO_BIN_EXE_haul-lab"), root.join("programs/haul-lab")).unwrap();
     let mycp = root.join("programs/mycp");
-    fs::write(&mycp, "#!/bin/sh\nexec cp -r \"$1\" \"$2\"\n").unwrap();
-    fs::set_permissions(&mycp, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&mycp, "#!/bin/sh\nexec cp -r \"$1\" \"$2\"\n");
     dir
 }
 

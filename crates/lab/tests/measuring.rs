@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use haul_lab::results::{Case, Outcome, Results};
 use haul_testbed::guest::run;
-use haul_testbed::{Bed, Child, Command, Fs, create_painted, temp_dir};
+use haul_testbed::{Bed, Child, Command, Fs, create_painted, temp_dir, write_script};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LAB: &str = env!("CARGO_BIN_EXE_haul-lab");
@@ -131,8 +131,7 @@ fn a_wrong_copy_below_perf_fails_the_command() {
     let perf = scene.at("programs/perf");
     let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\n\"$@\" || exit\nfor copy; do :; done\n\
                   echo more >> \"$copy\"\n";
-    fs::write(&perf, script).unwrap();
-    fs::set_permissions(&perf, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_script(&perf, script);
     let path = format!("{}:{}", scene.at("programs").display(), std::env::var("PATH").unwrap());
     let mut command = scene.command(&["in-kernel", "--sizes=1M", "--runs=1", "--output=out", "place"]);
     let output = command.env("PATH", path).output().unwrap();

@@ -24,6 +24,7 @@
 
 mod bed;
 mod document;
+mod executable;
 mod files;
 mod fuse;
 pub mod guest;
@@ -39,6 +40,7 @@ pub mod writes;
 
 pub use bed::{Bed, Fs};
 pub use document::{commands, document, json_events, named, script, script_marked};
+pub use executable::{copy_program, write_script};
 pub use files::{
     allocated, assert_same_contents, create_painted, data_extents, first_difference, paint, painted, painted_at,
     sparse_file,

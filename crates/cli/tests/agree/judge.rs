@@ -6,6 +6,7 @@ use std::path::Path;
 
 use haul_agree::hunt::{Bag, Hunt, Promise, hunt};
 use haul_agree::report::report;
+use haul_testbed::write_script;
 
 use crate::support::{REFERENCE, haul_as_cp, lacks_root, room};
 
@@ -24,8 +25,7 @@ fn found_out(promise: Promise, deed: &str, sort: &str) {
     let room = room();
     let (haul, wrong) = (haul_as_cp(room.path()), room.path().join("cp-wrong"));
     let script = format!("#!/bin/bash\nhaul() {{ (exec -a cp '{}' \"$@\"); }}\n{deed}\n", haul.display());
-    fs::write(&wrong, script).expect("a script");
-    fs::set_permissions(&wrong, fs::Permissions::from_mode(0o755)).expect("it can be run");
+    write_script(&wrong, script);
     let is_found_in = |block: u64| {
         let bag = play_for(promise, room.path(), &wrong, (block * 50, 50, 1000));
         bag.failures.iter().any(|failure| failure.differences.iter().any(|it| it.sort == sort))
@@ -85,8 +85,7 @@ fn saboteur(room: &Path, deed: &str) -> std::path::PathBuf {
          each() {{ find d -type f -print0 2>/dev/null | while IFS= read -r -d '' f; do \"$1\" 2>/dev/null; done; }}\n\
          {deed}\nexit $rc\n"
     );
-    fs::write(&path, script).expect("a script can be written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a script can be made executable");
+    write_script(&path, script);
     path
 }
 

@@ -11,6 +11,7 @@ use haul_agree::case::Place;
 use haul_agree::compare::compare;
 use haul_agree::skip::skip;
 use haul_agree::stage::{Call, Outcome, Stage};
+use haul_testbed::{copy_program, write_script};
 use tempfile::TempDir;
 
 /// The copier that is right by definition.
@@ -39,7 +40,7 @@ pub fn haul() -> PathBuf {
 pub fn haul_as_cp(room: &Path) -> PathBuf {
     let link = room.join("cp");
     // A copy, not a link: the build directory may be closed to other users.
-    copy_program(&haul(), &link);
+    copy_program(haul(), &link);
     link
 }
 
@@ -56,23 +57,11 @@ pub fn haul_by_name(room: &Path) -> PathBuf {
 /// A script that is replaced by a copy of the program under test: `how` is what `exec` is given, with PROGRAM for it.
 fn script(room: &Path, name: &str, how: &str) -> PathBuf {
     let (script, program) = (room.join(name), room.join("haul-itself"));
-    copy_program(&haul(), &program);
+    copy_program(haul(), &program);
     let how = how.replace("PROGRAM", &format!("'{}'", program.display()));
     let text = format!("#!/bin/bash\nexec {how} \"$@\"\n");
-    // By another process, too, and for the same reason.
-    let written = haul_testbed::Command::new("bash")
-        .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "bash", &text])
-        .arg(&script)
-        .status();
-    assert!(written.is_ok_and(|status| status.success()), "a script can be written");
+    write_script(&script, text);
     script
-}
-
-/// Copies a program by another process. Copied by this one, it could not be started now and then (ETXTBSY): another thread
-/// that forks at that moment passes the descriptor, open for writing, to its child.
-fn copy_program(from: &Path, to: &Path) {
-    let copied = haul_testbed::Command::new("cp").args([from, to]).status();
-    assert!(copied.is_ok_and(|status| status.success()), "the program under test can be copied");
 }
 
 /// A number from the environment.

@@ -1,10 +1,10 @@
 //! Under Slurm: what the documentation says of it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use haul_testbed::{create_painted, named, script_marked};
+use haul_testbed::{create_painted, named, script_marked, write_script};
 
 use crate::support::slurm::Slurm;
 use crate::support::{Mpi, haul};
@@ -84,8 +84,7 @@ fn srun_brings_a_copy_to_every_node() {
         "#!/bin/sh\nmkdir -p {own}\nexec unshare --mount sh -c \
          'mount --bind {own} {root}/local && exec haul-mpi \"$@\"' sh \"$@\"\n"
     );
-    fs::write(&wrapper, text).expect("a script");
-    fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    write_script(&wrapper, text);
     let found: Vec<String> = examples("srun").into_iter().filter(|example| example.contains("--each")).collect();
     assert_eq!(found.len(), 2, "{found:?}");
     for example in found {
@@ -152,8 +151,7 @@ fn the_batch_script_ends_well_when_its_time_is_over_and_goes_on_from_the_queue()
         "#!/bin/sh\nif [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then set -- --limit=1K \"$@\"; fi\nexec {} \"$@\"\n",
         Mpi::Open.program().display()
     );
-    fs::write(&wrapper, script).expect("a file");
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    write_script(&wrapper, script);
     let scripts: Vec<String> = examples("sbatch").into_iter().filter(|line| line.contains("haul-mpi.sbatch")).collect();
     let [submit] = &scripts[..] else { panic!("{scripts:?}") };
     let submit = here(&slurm, &submit.replace("sbatch ", "SLURM_MPI_TYPE=pmix sbatch --parsable "));

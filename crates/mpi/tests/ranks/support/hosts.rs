@@ -6,13 +6,12 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 
 use haul_testbed::late::{self, LateView, Lateness};
 use haul_testbed::process::WHOLE_TEST;
-use haul_testbed::{Bed, Child, Command};
+use haul_testbed::{Bed, Child, Command, write_script};
 
 use super::job::{Job, Mpi};
 
@@ -98,8 +97,7 @@ impl Hosts {
             host.runs(&format!("mount -t tmpfs tmpfs {own}"));
         }
         let agent = bed.path().join("agent");
-        fs::write(&agent, agent_script(&hosts)).expect("a file");
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        write_script(&agent, agent_script(&hosts));
         Hosts { head, hosts, own, agent }
     }
 
