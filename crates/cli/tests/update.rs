@@ -519,6 +519,50 @@ fn an_ordinary_update_knows_what_its_filesystem_cannot_keep_as_cp_does() {
 }
 
 #[test]
+fn what_is_read_only_for_its_owner_follows_with_its_attributes() {
+    if fs::metadata("/proc/self").expect("proc").uid() != 0 {
+        return skip("only root can act as somebody else");
+    }
+    if !["setfattr", "getfattr"].iter().all(|program| has(program)) {
+        return skip("the programs for extended attributes are missing");
+    }
+    for kind in ["--update=changed", "--update=content", "--delete"] {
+        let dir = temp_dir();
+        scene(dir.path());
+        let set = |value: &str, file: &str| run("setfattr", dir.path(), &["-n", "user.a", "-v", value, file]);
+        for (name, mode) in [("same", 0o444), ("quiet", 0o400), ("inner/empty", 0o555), ("mode", 0o644)] {
+            set("new", &format!("tree/{name}"));
+            set("old", &format!("copy/{name}"));
+            fs::set_permissions(dir.path().join("copy").join(name), Permissions::from_mode(mode)).expect("a mode");
+            let of_source = if name == "mode" { 0o444 } else { mode };
+            fs::set_permissions(dir.path().join("tree").join(name), Permissions::from_mode(of_source)).expect("a mode");
+        }
+        set("surplus", "copy/longer");
+        fs::set_permissions(dir.path().join("copy/longer"), Permissions::from_mode(0o444)).expect("a mode");
+        run("chown", dir.path(), &["-R", "12345:12345", "."]);
+        let mut command = Command::new(HAUL);
+        let update: &[&str] = if kind == "--delete" { &["--mirror"] } else { &["-aT", kind] };
+        command.args(update).args(["tree", "copy"]).current_dir(dir.path()).uid(12345).gid(12345);
+        let output = command.output().expect("it can be run");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        for name in ["same", "quiet", "inner/empty", "mode", "longer"] {
+            let [of_source, of_copy] = ["tree", "copy"].map(|side| {
+                let path = dir.path().join(side).join(name);
+                let mode = fs::metadata(&path).expect("it is there").mode();
+                let mut value = [0; 8];
+                let length = rustix::fs::getxattr(&path, "user.a", &mut value[..]).unwrap_or(0);
+                (mode, value[..length].to_vec())
+            });
+            if name == "longer" && kind != "--delete" {
+                assert_eq!(of_copy, (of_source.0, b"surplus".to_vec()), "{kind}");
+            } else {
+                assert_eq!(of_copy, of_source, "{kind} {name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_user_who_cannot_keep_the_owner_writes_nothing_for_it() {
     if fs::metadata("/proc/self").expect("proc").uid() != 0 {
         return skip("only root can act as somebody else");

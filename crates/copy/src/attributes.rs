@@ -214,6 +214,7 @@ impl<'a> Attributes<'a> {
             created: keep.created,
             entries: keep.entries,
             exact: self.removes_surplus(),
+            despite_mode: self.plan.update.compares(),
             no_data: self.plan.attributes_only,
             moves: self.plan.moves,
             seal_later: false,

@@ -52,6 +52,7 @@ fn finish_and_hear(
         created,
         entries: NewEntries::UNKNOWN,
         exact: false,
+        despite_mode: true,
         no_data: false,
         moves: false,
         seal_later: false,
@@ -205,5 +206,29 @@ fn a_capability_comes_when_the_mode_lets_no_more_run_the_file() {
         let done = finish_and_hear(paths, &options, false, || {}, false, &mut |_| heard.push(mode()));
         assert_eq!((done, heard, mode()), (false, vec![meanwhile], 0o700), "{found:o} {list}");
         shell(&to, "getfattr -n security.capability file");
+    }
+}
+
+#[test]
+fn attributes_of_a_read_only_file_are_kept_by_its_owner() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(root) = bed.mount(Fs::Ext4) else { return };
+    for (make, mode) in [("echo > X", 0o444), ("mkdir X", 0o555)] {
+        for (flags, source_mode) in [("-a", mode), ("-a", 0o640), ("--preserve=xattr", 0o640)] {
+            shell(&root, &format!("{0}; {1}", make.replace('X', "source"), make.replace('X', "dest")));
+            shell(
+                &root,
+                &format!("setfattr -n user.a -v new source; chmod {source_mode:o} source; chmod {mode:o} dest"),
+            );
+            shell(&root, &format!("chown {NOBODY}:{NOBODY} source dest"));
+            let (source, dest) = (below(&root, "source"), below(&root, "dest"));
+            let done =
+                as_user(NOBODY, 0o022, || finish_held((&source, &dest), &Options::of(flags), false, || {}, false));
+            assert_eq!(done, (true, vec![]), "{make} {flags}");
+            shell(&root, "test $(getfattr --only-values -n user.a dest) = new");
+            let now = fs::metadata(&dest).unwrap().permissions().mode() & 0o7777;
+            assert_eq!(now, if flags == "-a" { source_mode } else { mode }, "{make} {flags}");
+            shell(&root, "rm -rf source dest");
+        }
     }
 }

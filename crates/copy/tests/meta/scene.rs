@@ -213,6 +213,7 @@ pub fn copy(
         created,
         entries,
         exact: false,
+        despite_mode: false,
         no_data: options.no_data,
         moves: false,
         seal_later: false,

@@ -95,11 +95,8 @@ fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
     // Extended attributes come before the mode, which may take away our own write permission.
     let names = xattr::Names::default();
     let mut all = true;
-    if request.preserve.xattr != Wish::No {
-        ready::narrow_for_capability(request, &names);
-    }
     if request.preserve.xattr != Wish::No
-        && !xattr::keep(request, &names, report)
+        && !keep_xattrs(request, &names, report)
         && request.preserve.xattr == Wish::Require
     {
         all = false;
@@ -115,4 +112,12 @@ fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
         all &= mode::keep(request, special_bits, permissions, &names, report);
     }
     Kept { all, times_are_due: true }
+}
+
+/// Sets extended attributes, under a mode that lets us do that, and nobody have rights by them that it shall not have.
+fn keep_xattrs(request: &Request<'_>, names: &xattr::Names, report: Report<'_>) -> bool {
+    ready::narrow_for_capability(request, names);
+    let mode = ready::let_owner_write(request, names);
+    let kept = xattr::keep(request, names, report);
+    mode.is_none_or(|mode| ready::give_back(request, mode, report)) && kept
 }

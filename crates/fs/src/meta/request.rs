@@ -47,6 +47,9 @@ pub struct Request<'a> {
     /// Extended attributes of users, and capabilities, that the source does not have are removed from a destination that we did
     /// not make (`--delete`).
     pub exact: bool,
+    /// A destination that we did not make gets extended attributes of users also where its mode forbids its owner to write
+    /// (`--update=changed`); cp leaves them.
+    pub despite_mode: bool,
     /// No data is copied (`--attributes-only`): then every failing attribute is worth a message.
     pub no_data: bool,
     /// The source is removed (`--move`): what the destination cannot hold is lost, and worth a message.
