@@ -210,6 +210,22 @@ fn an_excluded_directory_is_not_entered() {
 }
 
 #[test]
+fn what_is_excluded_and_cannot_be_looked_at_is_no_error() {
+    let dir = scene(&["kept", "sub/kept"]);
+    for link in ["src/broken", "src/sub/broken", "src/gone"] {
+        symlink("nowhere", dir.path().join(link)).expect("a link");
+    }
+    // One pattern is for names; the other is for paths, and for directories only.
+    let filters = words(&["--exclude=broken", "--exclude=/gone/"]);
+    must(dir.path(), &filters, &["-rLT", "src", "copy"]);
+    assert_eq!(names(&dir.path().join("copy")), ["kept", "sub", "sub/kept"]);
+    must(dir.path(), &filters, &["-rLT", "--compare", "src", "copy"]);
+    fs::remove_file(dir.path().join("src/gone")).expect("it can be removed");
+    let output = haul(dir.path(), &["-rLT", "--exclude=/broken", "src", "other"]);
+    assert!(said(&output).contains("'src/sub/broken'") && said(&output).lines().count() == 1, "{output:?}");
+}
+
+#[test]
 fn of_a_tagged_cache_the_tag_is_copied() {
     let dir = scene(&["cache/data/x", "other/CACHEDIR.TAG", "other/data"]);
     let src = dir.path().join("src");

@@ -86,7 +86,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a copy would leave the name alone. What cannot be looked at is not excluded: it is reported.
+    /// Whether a copy would leave the name alone.
     fn is_excluded(&self, (source, copy): (Spot<'_>, Spot<'_>)) -> bool {
         let plan = self.rules.plan;
         if plan.filter.is_none() && !plan.skip_offline {
@@ -95,12 +95,18 @@ impl Work<'_> {
         let follow = plan.dereference == Dereference::Always;
         let (wanted, path) = (Wanted::new(plan, &[]), || self.below.join(source.name));
         if self.of_copy {
-            return copy.inode_now(follow).is_ok_and(|found| !wanted.only_in_copy(found.kind, copy.name, path));
+            return match copy.inode_now(follow) {
+                Ok(found) => !wanted.only_in_copy(found.kind, copy.name, path),
+                Err(_) => wanted.unseen(copy.name, path).excluded,
+            };
         }
         let leaves = |inode: &Inode| {
             wanted.below(inode, source.name, path).excluded || self.rules.leave_out(source, inode, follow)
         };
-        source.inode_now(follow).is_ok_and(|inode| leaves(&inode))
+        match source.inode_now(follow) {
+            Ok(inode) => leaves(&inode),
+            Err(_) => wanted.unseen(source.name, path).excluded,
+        }
     }
 
     /// Whether it is a name of the copy that the source has, too.

@@ -41,6 +41,14 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// The same of an entry that cannot be looked at, of whatever type it is: a filter is what spares the user an error about it.
+    #[must_use]
+    pub(crate) fn unseen<P: AsRef<OsStr>>(self, name: &OsStr, path: impl Fn() -> P) -> Verdict {
+        let Some(filter) = &self.plan.filter else { return Verdict::WANTED };
+        let as_file = filter.by_pattern(Kind::Regular, name, || Some(path()));
+        if as_file.excluded { as_file } else { filter.by_pattern(Kind::Directory, name, || Some(path())) }
+    }
+
     /// The same of something that only a copy has: of its size and age, the source says nothing.
     pub(crate) fn only_in_copy<P: AsRef<OsStr>>(self, kind: Kind, name: &OsStr, path: impl FnOnce() -> P) -> bool {
         self.plan.filter.as_ref().is_none_or(|filter| !filter.by_pattern(kind, name, || Some(path())).excluded)

@@ -34,8 +34,9 @@ impl fmt::Display for BadName {
 impl std::error::Error for BadName {}
 
 impl Names {
-    /// The names in a text, each of which ends with this byte; the last one need not. As rsync does, it leaves slashes at the
-    /// beginning of a name out, empty names, and `.` where it is a component. What is left of `.` or `/` is the source itself.
+    /// The names in a text, each of which ends with this byte; the last one need not. Slashes at the beginning of a name, empty
+    /// names and `.` where it is a component mean nothing; where rsync cuts the path at `/./`, all of it stays. What is left of
+    /// `.` or `/` is the source itself.
     ///
     /// # Errors
     /// The first name with `..` or a zero byte in it.

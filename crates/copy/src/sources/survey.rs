@@ -332,9 +332,10 @@ impl<'a> Walk<'a> {
         let spot = parent.spot(part, &path);
         let inode = match spot.inode() {
             Ok(inode) => inode,
+            Err(_) if self.is_excluded(spot, None) => return Step::Nothing(Why::Covered),
             Err(errno) => return Step::Nothing(Why::Errno(errno)),
         };
-        if !self.wanted().entry(&inode) || self.is_excluded(spot, &inode) {
+        if !self.wanted().entry(&inode) || self.is_excluded(spot, Some(&inode)) {
             return Step::Nothing(Why::Covered);
         }
         let with_contents = last && self.plan.names.as_ref().is_some_and(|names| names.with_contents());
@@ -415,11 +416,13 @@ impl<'a> Walk<'a> {
         let inode = match spot.inode() {
             Ok(inode) => inode,
             Err(errno) => {
-                self.problem(&Error::new(What::CannotStat, spot.path).errno(errno));
+                if !self.is_excluded(spot, None) {
+                    self.problem(&Error::new(What::CannotStat, spot.path).errno(errno));
+                }
                 return None;
             }
         };
-        if !self.wanted().entry(&inode) || self.is_excluded(spot, &inode) {
+        if !self.wanted().entry(&inode) || self.is_excluded(spot, Some(&inode)) {
             return None;
         }
         let at = match self.survey.list.add(parent.note, spot.name, &entry_of(&inode, false)) {
@@ -435,8 +438,13 @@ impl<'a> Walk<'a> {
         self.enter(spot, Level::open(spot, false, Some(parent.path()), at), inode, on_the_way)
     }
 
-    fn is_excluded(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let verdict = self.wanted().below(inode, spot.name, || path_below(Path::new(self.source), spot.path));
+    /// Without `inode` it cannot be looked at.
+    fn is_excluded(&mut self, spot: Spot<'_>, inode: Option<&Inode>) -> bool {
+        let (wanted, path) = (self.wanted(), || path_below(Path::new(self.source), spot.path));
+        let verdict = match inode {
+            Some(inode) => wanted.below(inode, spot.name, path),
+            None => wanted.unseen(spot.name, path),
+        };
         self.survey.filtered.count_verdict(verdict);
         verdict.excluded
     }

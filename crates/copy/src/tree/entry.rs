@@ -190,6 +190,7 @@ pub(crate) fn look_at_source<'s>(
         return cx.wanted().entry(&inode).then(|| subject(inode, Some(opened)));
     }
     let inode = match if follow { source.inode_following() } else { source.inode() } {
+        Err(_) if filtered && is_excluded(&mut walker.worker, source, None, top) => return None,
         Err(Errno::NOENT) if level.listed.is_some() => {
             walker.worker.report.problem(Error::new(What::ListedMissing, source.path));
             return None;
@@ -204,7 +205,7 @@ pub(crate) fn look_at_source<'s>(
         }
         Ok(inode) => inode,
     };
-    if !cx.wanted().entry(&inode) || filtered && is_excluded(&mut walker.worker, source, &inode, top) {
+    if !cx.wanted().entry(&inode) || filtered && is_excluded(&mut walker.worker, source, Some(&inode), top) {
         return None;
     }
     if !cx.wanted().operand(&inode) {
@@ -238,9 +239,13 @@ fn let_unknown_stay(worker: &mut Worker<'_>, level: &Level<'_>) {
     }
 }
 
-/// Whether a filter excludes the entry, which is counted.
-fn is_excluded(worker: &mut Worker<'_>, source: Spot<'_>, inode: &Inode, top: &Top) -> bool {
-    let verdict = worker.cx.wanted().below(inode, source.name, || path_below(&top.source, source.path));
+/// Whether a filter excludes the entry, which is counted; without `inode` it cannot be looked at.
+fn is_excluded(worker: &mut Worker<'_>, source: Spot<'_>, inode: Option<&Inode>, top: &Top) -> bool {
+    let (wanted, path) = (worker.cx.wanted(), || path_below(&top.source, source.path));
+    let verdict = match inode {
+        Some(inode) => wanted.below(inode, source.name, path),
+        None => wanted.unseen(source.name, path),
+    };
     worker.report.stats.count_verdict(verdict);
     verdict.excluded
 }

@@ -288,6 +288,7 @@ impl Removal<'_, '_> {
         let fate = match source.inode_now(false) {
             // Somebody else was quicker.
             Err(Errno::NOENT) => return None,
+            Err(_) if self.is_excluded_unseen(source) => Fate::Stays,
             Err(errno) => self.report(Error::new(What::CannotStat, source.path).errno(errno)),
             Ok(inode) if !self.is_wanted(source, &inode) => Fate::Stays,
             Ok(inode) => {
@@ -307,6 +308,11 @@ impl Removal<'_, '_> {
         let wanted = self.worker.cx.wanted();
         let path = || path_below(self.operand, source.path);
         wanted.entry(inode) && !wanted.below(inode, source.name, path).excluded
+    }
+
+    /// Whether that which cannot be looked at would stay if it could be.
+    fn is_excluded_unseen(&self, source: Spot<'_>) -> bool {
+        self.worker.cx.wanted().unseen(source.name, || path_below(self.operand, source.path)).excluded
     }
 
     /// Removes an entry, if it is what stands at the destination, in this spelling.
