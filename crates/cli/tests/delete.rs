@@ -338,6 +338,28 @@ fn what_is_in_the_way_goes() {
 }
 
 #[test]
+fn what_is_of_another_type_goes_though_it_is_newer() {
+    let dir = temp_dir();
+    make(dir.path(), &["source/file", "source/was-link", "source/was-fifo", "source/was-dir", "copy/was-dir/inner"]);
+    make(dir.path(), &["elsewhere", "copy/link", "copy/newer"]);
+    fs::write(dir.path().join("source/newer"), "older").expect("it can be written");
+    for name in ["source/was-link", "source/was-fifo", "source/was-dir", "source/newer"] {
+        let old = SystemTime::now() - Duration::from_secs(1 << 20);
+        File::open(dir.path().join(name)).and_then(|file| file.set_modified(old)).expect("an older file");
+    }
+    symlink("file", dir.path().join("source/link")).expect("a link");
+    must("touch", dir.path(), &["-hd", "1 month ago", "source/link"]);
+    symlink("../elsewhere", dir.path().join("copy/was-link")).expect("a link");
+    must("mkfifo", dir.path(), &["copy/was-fifo"]);
+    must(HAUL, dir.path(), &["-aT", "--delete", "--update=older", "source", "copy"]);
+    let (source, mut copy) = (look(&dir.path().join("source")), look(&dir.path().join("copy")));
+    let newer = copy.insert("newer".into(), source[Path::new("newer")].clone()).expect("a file");
+    assert_eq!(copy, source);
+    assert!(newer.contains("copy/newer"), "{newer}");
+    assert_eq!(fs::read(dir.path().join("elsewhere")).expect("a file"), b"elsewhere");
+}
+
+#[test]
 fn what_is_in_the_way_stays_where_a_copy_gets_its_name_at_last() {
     for way in WAYS.into_iter().filter(|way| !IN_PLACE.contains(way)) {
         let dir = temp_dir();

@@ -245,6 +245,27 @@ fn what_is_the_same_already_counts_as_moved() {
 }
 
 #[test]
+fn what_another_source_was_moved_to_does_not_count_as_moved() {
+    for option in ["--update=changed", "--update=content"] {
+        let Some(scene) = Scene::new() else { return };
+        for (name, mode) in [("one", 0o600), ("other", 0o644)] {
+            let path = scene.dir.path().join(name).join("file");
+            fs::create_dir(path.parent().expect("a directory")).expect("a directory");
+            fs::write(&path, "the same").expect("a file");
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("a mode");
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            File::open(&path).and_then(|file| file.set_modified(time)).expect("a time");
+        }
+        let to = scene.other.path().to_str().expect("a plain path");
+        let said = failed(&haul(scene.dir.path(), &["--move", option, "one/file", "other/file", to]));
+        assert!(said.contains("will not overwrite just-created") && said.contains("other/file"), "{said}");
+        assert_eq!(fs::metadata(scene.other.path().join("file")).expect("a file").mode() & 0o777, 0o600);
+        assert!(!scene.dir.path().join("one/file").exists());
+        assert_eq!(fs::metadata(scene.dir.path().join("other/file")).expect("a file").mode() & 0o777, 0o644);
+    }
+}
+
+#[test]
 fn what_cannot_be_copied_stays_with_its_directories_and_the_rest_goes() {
     let Some(scene) = Scene::new() else { return };
     let before = look(&scene.tree(""));

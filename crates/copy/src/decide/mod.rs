@@ -151,9 +151,13 @@ fn decide_about_readable(source: &Source<'_>, existing: &Existing, answers: &Ans
 
 /// `--update`, `-n` and `-i`: reasons to leave the destination as it is.
 fn keep(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Option<Decision> {
-    match compared(source.inode, &existing.target, answers, plan) {
+    match compared(source, &existing.target, answers, plan) {
         None => return Some(Decision::Ask(Fact::Contents)),
         Some(reason) => match (up_to_date(reason), answers.kept_for_other) {
+            // What another source has become is not the copy of this one: the two may differ in all but their contents.
+            (Some(Kept::Same), _) if plan.moves && source.is_operand && answers.made_for_operand != Some(false) => {
+                return made_for_operand(answers);
+            }
             // Two sources are two files. Without contents nothing is made for the second one.
             (Some(Kept::Same), None) if existing.has_several_names() && !plan.attributes_only => {
                 return Some(Decision::Ask(Fact::KeptForOther));
@@ -177,7 +181,7 @@ fn keep(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan
 
 /// Why what stands at the destination is replaced, or stays as it is: the reason for what [`decide`] says with these answers.
 pub(crate) fn reason(source: &Source<'_>, existing: &Existing, answers: &Answers, plan: &Plan) -> Reason {
-    let compared = compared(source.inode, &existing.target, answers, plan).unwrap_or(Reason::Any);
+    let compared = compared(source, &existing.target, answers, plan).unwrap_or(Reason::Any);
     match plan.overwrite {
         Overwrite::Skip | Overwrite::Refuse if up_to_date(compared).is_none() => Reason::Exists,
         _ if answers.kept_for_other == Some(true) => Reason::Any,
@@ -195,10 +199,16 @@ fn up_to_date(reason: Reason) -> Option<Kept> {
 }
 
 /// `--update`: what makes what stands there another file than it is to be, or the same. None if the contents must be known first.
-fn compared(source: &Inode, target: &Inode, answers: &Answers, plan: &Plan) -> Option<Reason> {
+fn compared(source: &Source<'_>, target: &Inode, answers: &Answers, plan: &Plan) -> Option<Reason> {
     let differs = |differs: bool, so, same| Some(if differs { so } else { same });
+    let is_operand = source.is_operand;
+    let source = source.inode;
     match plan.update {
         Update::All => return Some(Reason::Any),
+        // No time makes it what the source is.
+        Update::Older if is_mirrored(plan, is_operand) && made_as(source.kind, plan) != target.kind => {
+            return Some(Reason::TypeDiffers);
+        }
         // A copy that keeps its time is no older for what its filesystem cuts off of that.
         Update::Older => {
             let same = plan.preserve.timestamps && target.is_modified_as(source);
@@ -249,6 +259,11 @@ fn unsuitable(source: &Source<'_>, existing: &Existing, answers: &Answers, plan:
     if !source.is_operand || plan.backup == Backup::Numbered {
         return None;
     }
+    made_for_operand(answers)
+}
+
+/// What this run made for an earlier operand stays.
+fn made_for_operand(answers: &Answers) -> Option<Decision> {
     match answers.made_for_operand {
         None => Some(Decision::Ask(Fact::MadeForOperand)),
         Some(made) => made.then_some(Decision::Refuse(What::JustCreated)),
@@ -308,6 +323,11 @@ pub(crate) fn makes_equal(plan: &Plan, is_operand: bool) -> bool {
 pub(crate) fn copied_as_regular(kind: Kind, plan: &Plan) -> bool {
     let contents = !plan.recursive || plan.special_files == SpecialFiles::Contents;
     kind == Kind::Regular || (contents && kind != Kind::Directory && kind != Kind::SymbolicLink)
+}
+
+/// The type of the copy of such a file.
+fn made_as(kind: Kind, plan: &Plan) -> Kind {
+    if copied_as_regular(kind, plan) { Kind::Regular } else { kind }
 }
 
 /// Whether a symbolic link at the destination counts itself, not what it leads to: regular files can be written through a link;

@@ -169,7 +169,7 @@ fn plan_for(from: From) -> Plan {
 /// A column of the table: its name, and what it changes.
 type Column = (&'static str, fn(&mut Plan, &mut World));
 
-const COLUMNS: [Column; 22] = [
+const COLUMNS: [Column; 24] = [
     ("plain", |_, _| {}),
     ("-n", |plan, _| plan.overwrite = Overwrite::Skip),
     ("none-fail", |plan, _| plan.overwrite = Overwrite::Refuse),
@@ -210,6 +210,18 @@ const COLUMNS: [Column; 22] = [
     ("--delete", |plan, world| {
         plan.delete = Some(Delete::default());
         world.is_operand = false;
+    }),
+    ("--delete -u, older", |plan, world| {
+        plan.delete = Some(Delete::default());
+        plan.update = Update::Older;
+        world.is_operand = false;
+        world.source.modified.seconds = 10;
+    }),
+    ("moved, content: no", |plan, world| {
+        plan.moves = true;
+        plan.update = Update::Content;
+        world.answers.same_contents = Some(true);
+        world.answers.made_for_operand = Some(true);
     }),
     ("doubtful", |_, world| world.answers.identity = Some(Identity::Doubtful)),
 ];
