@@ -246,6 +246,7 @@ fn refusal_words(refusal: Refusal) -> String {
         Refusal::Unsupported(errno) => format!("not supported here ({})", strerror(errno)),
         Refusal::NoProgress => "moved nothing although there is more".to_owned(),
         Refusal::Misaligned => "offset or length does not suit it".to_owned(),
+        Refusal::NoAnswer => "no answer came in time".to_owned(),
         Refusal::NotSeekable => "one of the files has no offsets".to_owned(),
         Refusal::BlindToBytes => "the bytes must be looked at, and it does not see them".to_owned(),
         Refusal::NoDirectIo => "direct I/O is not possible on either side".to_owned(),

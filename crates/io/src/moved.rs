@@ -12,6 +12,8 @@ pub enum Refusal {
     Unsupported(Errno),
     /// Nothing was moved although the source has more: known of copy_file_range on virtual filesystems (Linux 5.3 to 5.18).
     NoProgress,
+    /// The kernel waits for an answer that does not come: known of COPY of NFS 4.2, whose server says only once that it is done.
+    NoAnswer,
     /// Offset or length do not suit it.
     Misaligned,
     /// One of the sides has no offsets.

@@ -11,6 +11,8 @@ mod prefer;
 mod steps;
 mod tiny;
 
+use std::time::Duration;
+
 use haul_sys::inode::Kind;
 
 use crate::engine::{DIRECT_BUFFER, EngineName, PageCache, Role};
@@ -30,6 +32,10 @@ pub use self::tiny::MOST as MOST_TINY;
 
 /// Files of at least this size are read ahead: smaller ones come with the first window of the kernel's own.
 pub(crate) const READ_AHEAD: u64 = 128 << 10;
+
+/// How long a server may take to copy what one call asks for, 128 MiB at most. The client of NFS 4.2 waits for the server to call
+/// back, and before Linux 6.14 for ever if that gets lost with a connection.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Chooses.
 pub fn choose(facts: &DataFacts, options: &DataOptions) -> Steps {
@@ -62,6 +68,9 @@ pub fn choose(facts: &DataFacts, options: &DataOptions) -> Steps {
             choose_freely(facts, options, &mut steps);
             prefer::engine(facts, options, &mut steps);
         }
+    }
+    if !facts.local_disk && steps.engines.contains(&EngineName::CopyRange) {
+        steps.tuning.patience = Some(PATIENCE);
     }
     if steps.ranges != Ranges::Stream && !steps.strict {
         choose_around(facts, options, &mut steps);

@@ -9,6 +9,7 @@
 //! Linux.
 #![warn(clippy::missing_errors_doc)]
 
+pub mod alarm;
 pub mod child;
 mod close;
 pub mod entry;

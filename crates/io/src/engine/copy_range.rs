@@ -2,11 +2,12 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_sys::Errno;
+use haul_sys::alarm::Alarm;
 use haul_sys::kernel::Kernel;
 
-use super::calls::again;
 use super::caps::{Caps, Needs, Shares, Way};
 use super::contract::{End, Engine, FailedOn};
 use super::errnos::refuses_offload;
@@ -29,18 +30,25 @@ pub(super) const CAPS: Caps = Caps {
     ..Caps::BUFFERED
 };
 
-pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
-    engine_of(kernel, Caps { max_job: 2 * USEFUL_JOB, ..CAPS }, copy)
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    let patience = tuning.patience;
+    engine_of(kernel, Caps { max_job: 2 * USEFUL_JOB, ..CAPS }, move |transfer| copy(transfer, patience))
 }
 
-fn copy(transfer: &mut Transfer<'_>) -> Result<End, End> {
+fn copy(transfer: &mut Transfer<'_>, patience: Option<Duration>) -> Result<End, End> {
     let job = transfer.job;
     transfer.need_offsets()?;
     transfer.need_all_written()?;
     while transfer.left() > 0 {
         let (at, want) = (transfer.at(), transfer.left_within(MOST));
         let kernel = transfer.kernel;
-        match again(|| kernel.copy_file_range(job.source.as_fd(), job.dest.as_fd(), at, want)) {
+        let alarm = patience.and_then(Alarm::after);
+        match kernel.copy_file_range(job.source.as_fd(), job.dest.as_fd(), at, want) {
+            // What a server may still write there are the bytes that the next engine writes.
+            Err(Errno::INTR) if alarm.is_some_and(|alarm| alarm.is_over()) => {
+                return Ok(End::Refused(Refusal::NoAnswer));
+            }
+            Err(Errno::INTR) => {}
             // On virtual filesystems it moved nothing and said so without an error (Linux 5.3 to 5.18): only a read
             // knows the end.
             Ok(0) if transfer.source_has_more()? => return Ok(End::Refused(Refusal::NoProgress)),

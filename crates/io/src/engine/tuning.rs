@@ -1,8 +1,10 @@
-//! What the user may set about an engine, and the sizes that follow from it.
+//! What may be set about an engine, and the sizes that follow from it.
+
+use std::time::Duration;
 
 use super::buffer::AlignedBuffer;
 
-/// What the user may set about an engine.
+/// What may be set about an engine, by the user or by the strategy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tuning {
     /// Bytes moved by one pair of system calls (buffer, pipe or mapped segment); `None` takes the engine's own. It is
@@ -13,6 +15,8 @@ pub struct Tuning {
     pub depth: Option<usize>,
     /// No space is allocated before it is written; the asynchronous engines do that otherwise.
     pub no_preallocation: bool,
+    /// How long one call of copy_file_range may wait, as far as signals interrupt it; `None` for as long as it takes.
+    pub patience: Option<Duration>,
 }
 
 impl Tuning {

@@ -38,6 +38,7 @@ pub(super) fn tuning(options: &DataOptions, preferred: Option<&Setting>) -> Tuni
         buffer_size: options.buffer_size.or(preferred.and_then(|setting| setting.buffer_size)),
         depth: preferred.and_then(|setting| setting.depth),
         no_preallocation: options.preallocate == Preallocate::Never && may_be_asynchronous,
+        patience: None,
     }
 }
 

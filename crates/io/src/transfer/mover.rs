@@ -417,8 +417,11 @@ impl Mover {
     /// Remembers refusals that concern the two filesystems and not just these two files.
     fn learn(&mut self, job: &Transfer<'_>, tried: &Tried) {
         let Some(refusal) = tried.refused else { return };
-        let of_filesystems =
-            matches!(refusal, Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS));
+        // What a server has not answered once is not asked of it again: each time takes as long.
+        let of_filesystems = matches!(
+            refusal,
+            Refusal::NoAnswer | Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS)
+        );
         if of_filesystems && matches!(tried.engine, EngineName::Clone | EngineName::CopyRange) {
             let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
             let mut known = self.shared.cannot.write();

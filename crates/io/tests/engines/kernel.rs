@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use haul_io::engine::EngineName;
 use haul_io::engine::wrap::{Call, Hook, Hooked, Unruly};
-use haul_io::engine::{End, FailedOn, Failure, Moved, Needs, Refusal, Side, Zeros};
+use haul_io::engine::{End, FailedOn, Failure, Moved, Needs, Refusal, Side, Tuning, Zeros, make_on};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::map::Mapping;
+use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_testbed::{assert_same_contents, create_painted, painted};
 
 use crate::harness::{copy_in_jobs, dest, engine, engine_on, job, run, source, suiting};
@@ -253,6 +255,37 @@ fn nothing_moved_is_not_the_end_unless_a_read_says_so() {
             fs::remove_file(&b).unwrap();
         }
     }
+}
+
+/// A server copies what it is asked for first and answers to nothing more, as one whose call back was lost.
+#[derive(Debug)]
+struct Silent {
+    asked: AtomicBool,
+    never: (OwnedFd, OwnedFd),
+}
+
+impl Kernel for Silent {
+    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        if !self.asked.swap(true, Ordering::Relaxed) {
+            return Linux.copy_file_range(source, dest, offset, len.min(PIECE));
+        }
+        poll(&mut [PollFd::new(&self.never.0, PollFlags::IN)], None)?;
+        unreachable!("nothing is written to this pipe")
+    }
+}
+
+#[test]
+fn what_a_server_does_not_answer_in_time_is_left_to_the_next_engine() {
+    let places = Places::plain();
+    let dir = &places.first().dir;
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB);
+    let kernel = Silent { asked: AtomicBool::new(false), never: haul_sys::rustix::pipe::pipe().unwrap() };
+    let tuning = Tuning { patience: Some(Duration::from_millis(20)), ..Tuning::default() };
+    let mut engine = make_on(Arc::new(kernel), EngineName::CopyRange, &tuning);
+    let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Write);
+    assert_eq!(done.refused, Some((PIECE as u64, Refusal::NoAnswer)));
+    assert_same_contents(&a, &b);
 }
 
 /// The engines that write from a mapping here.

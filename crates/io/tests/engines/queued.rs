@@ -21,7 +21,8 @@ const MIB: u64 = 1 << 20;
 /// A block of a flight, and how many are in flight.
 const BLOCK: u64 = 64 << 10;
 const DEPTH: usize = 4;
-const TUNING: Tuning = Tuning { buffer_size: Some(BLOCK as usize), depth: Some(DEPTH), no_preallocation: false };
+const TUNING: Tuning =
+    Tuning { buffer_size: Some(BLOCK as usize), depth: Some(DEPTH), no_preallocation: false, patience: None };
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

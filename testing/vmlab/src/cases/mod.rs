@@ -1,6 +1,7 @@
 //! What is played. Each case begins with an empty machine.
 
 mod alike;
+mod callback;
 mod cifs;
 mod each;
 mod faults;
@@ -65,6 +66,14 @@ pub const ALL: &[Case] = &[
         quick_on: &[],
         together: false,
         run: operations::run,
+    },
+    Case {
+        name: "nfs-callback",
+        what: "a server that has copied, and whose call back gets lost with its connection",
+        kernels: &["6.1"],
+        quick_on: &[],
+        together: false,
+        run: callback::run,
     },
     Case {
         name: "cifs",
