@@ -53,11 +53,10 @@ const fn task(
 const CLI: &str = "haul-cli";
 
 /// Cases of virtual machines that one guest plays, without those of the laboratory.
-const ALONE: &str =
-    "smoke,nfs-xfs,nfs-ext4,nfs-operations,nfs-callback,cifs,io-uring,alike-names,dm-read,dm-write,dm-thin,dm-power";
+const ALONE: &str = "smoke,nfs-xfs,nfs-ext4,nfs-operations,cifs,io-uring,alike-names,dm-read,dm-write,dm-thin,dm-power";
 
-/// Those that several play, without those that only take the time of copies.
-const TOGETHER: &str = "clients,clients-copy,clients-each,clients-faults,clients-random";
+/// Those that several play, without those that only take the time of copies, and one by which such a job would hang.
+const TOGETHER: &str = "nfs-callback,clients,clients-copy,clients-each,clients-faults,clients-random";
 
 const QUICK_BENCH: &[&str] =
     &["bench", "peers", "--runs", "1", "--scale", "0.01", "--only", "tree,newer", "--programs", "haul,cp"];
