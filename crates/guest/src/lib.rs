@@ -25,6 +25,7 @@ mod partition;
 mod probe;
 pub mod refusal;
 pub mod report;
+mod tail;
 
 pub use budget::Budget;
 pub use extents::{Extent, ExtentSet};

@@ -10,6 +10,7 @@ use crate::partition::{self, Claim, Partition, Tables};
 use crate::probe::{self, Signature};
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 use crate::report::{Map, Region, Verdict};
+use crate::tail::Tails;
 
 /// Free bytes come in whole pieces of this size at multiples of it, in bytes: less is not worth a hole, and no filesystem
 /// below the copy could make one.
@@ -42,7 +43,8 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
     let size = image.size();
     let (leaves, volumes, witnesses) = (Vec::new(), Vec::new(), Vec::new());
     let (asleep, needed, all_or_none) = (false, None, false);
-    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep, needed, all_or_none };
+    let tails = Tails::default();
+    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep, needed, all_or_none, tails };
     let mut tables = ExtentSet::new();
     if size > 0 {
         tables = finder.whole_disk(Extent { start: 0, len: size });
@@ -160,9 +162,10 @@ fn look<T>(
 }
 
 /// What a look at signatures and partition tables may cost, for each partition and volume. Signatures take
-/// 0.1 MiB, and eight times as much where an MBR has two meanings; tables of the usual size take 0.1 MiB.
+/// 0.1 MiB, and eight times as much where an MBR has two meanings; tables of the usual size take 0.1 MiB, and what lies behind
+/// a filesystem up to 2.2 MiB.
 fn budget_for_signatures() -> Budget {
-    Budget::new(4 << 20, 1 << 12, 0)
+    Budget::new(8 << 20, 1 << 12, 0)
 }
 
 /// What a look at the metadata of a physical volume may cost: two copies of 4 MiB, and their words several times.
@@ -183,6 +186,8 @@ struct Finder<'i, 'p> {
     needed: Option<&'static str>,
     /// The partitions are believed only if each of them is mapped.
     all_or_none: bool,
+    /// Looks behind filesystems.
+    tails: Tails,
 }
 
 type Nature<'p> = (Vec<Signature<'p>>, Option<Tables>);
@@ -192,11 +197,18 @@ impl<'p> Finder<'_, 'p> {
     fn nature(&mut self, extents: &[Extent]) -> Result<Nature<'p>, Refusal> {
         let parsers = self.parsers;
         // What matters for other parts is known even if the tables of this one make no sense.
-        let (mut asleep, mut needed) = (false, None);
+        let (mut asleep, mut needed, tails) = (false, None, &mut self.tails);
         let looked = look(self.image, budget_for_signatures(), extents, |view| {
             let signatures = probe::signatures(view, parsers)?;
             needed = signatures.iter().find_map(|signature| signature.needs_free_blocks());
             asleep = fs::swap::is_asleep(view)?;
+            for parser in signatures.iter().filter_map(|signature| signature.parser()) {
+                if let Some(end) = parser.end(view)?
+                    && tails.has_verity(view, end)?
+                {
+                    needed = needed.or(Some(probe::VERITY));
+                }
+            }
             let known = |part: &View<'_>| Ok(!probe::signatures(part, parsers)?.is_empty());
             let tables = partition::tables(view, &known)?;
             if tables.as_ref().is_some_and(|tables| tables.names_verity) {

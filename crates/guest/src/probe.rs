@@ -19,13 +19,21 @@ pub enum Signature<'p> {
     Opaque(&'static str),
 }
 
-impl Signature<'_> {
+impl<'p> Signature<'p> {
     /// The name of the kind, as `blkid` says it where it knows it.
     pub fn kind(self) -> &'static str {
         match self {
             Signature::Filesystem(parser) => parser.name(),
             Signature::PhysicalVolume => "LVM2_member",
             Signature::Opaque(kind) => kind,
+        }
+    }
+
+    /// The parser of a filesystem.
+    pub fn parser(self) -> Option<&'p dyn FreeMap> {
+        match self {
+            Signature::Filesystem(parser) => Some(parser),
+            _ => None,
         }
     }
 

@@ -5,6 +5,8 @@ mod support;
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use haul_guest::fs::swap::Swap;
 use haul_guest::fs::{Findings, FreeMap, Options};
@@ -480,6 +482,61 @@ fn data_of_a_hash_tree_that_only_a_type_names_need_their_free_blocks() {
         let expected = dumped(&image);
         assert!(!populate(&mut image, &expected[..1]).is_empty());
         assert_all_needed(kind, &image, "dm-verity hash tree in this image");
+    }
+}
+
+#[test]
+fn a_hash_tree_behind_a_filesystem_needs_all_free_blocks() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    assert!(!populate(&mut image, &expected[..2]).is_empty());
+    // The second filesystem leaves the last 4 MiB of its partition.
+    let end = expected[1].0 + 4 * MIB + 1536;
+    image.write(expected[1].0 + 2048 + 8, &(end - expected[1].0).to_le_bytes());
+    assert!(!map(&image).free.is_empty());
+    for (what, at) in
+        [("right behind it", end), ("at the next MiB", end.next_multiple_of(MIB)), ("far", (end + 3 * MIB) / MIB * MIB)]
+    {
+        for signature in [&b"verity\0\0\x01\0\0\0"[..], b"\x01\xb0\x01\xb0\0\0\0\0"] {
+            let mut image = image.clone();
+            image.write(at / 512 * 512, signature);
+            assert_all_needed(what, &image, "dm-verity hash tree in this image");
+        }
+    }
+    // In a free block of the filesystem, it is the rest of a file.
+    let mut inside = image.clone();
+    inside.write(expected[1].0 + MIB, b"verity\0\0\x01\0\0\0");
+    assert!(!map(&inside).free.is_empty());
+}
+
+/// Programs that make a filesystem in a file.
+const MAKERS: &[(&str, &[&str])] = &[
+    ("mkfs.ext4", &["-q", "-F"]),
+    ("mkfs.xfs", &["-q", "-f"]),
+    ("mkfs.btrfs", &["-q", "-f"]),
+    ("mkntfs", &["-q", "-Q", "-F"]),
+    ("mkfs.vfat", &[]),
+    ("mkfs.exfat", &[]),
+];
+
+#[test]
+fn the_end_of_every_kind_of_filesystem_is_known() {
+    const SIZE: u64 = 320 * MIB;
+    for (maker, options) in MAKERS {
+        if !has(maker) {
+            continue;
+        }
+        let dir = temp_dir();
+        let path = dir.path().join("image");
+        let file = File::create(&path).unwrap();
+        file.set_len(SIZE).unwrap();
+        run(Command::new(maker).args(*options).arg(&path));
+        // The hash tree is put behind it.
+        file.set_len(SIZE + 4 * MIB).unwrap();
+        let map = |file: &Path| map_with(&support::open(file), &Options::default(), haul_guest::fs::ALL);
+        assert!(!map(&path).free.is_empty(), "{maker}: {}", map(&path));
+        file.write_all_at(b"verity\0\0\x01\0\0\0", SIZE).unwrap();
+        assert!(map(&path).free.is_empty(), "{maker}: {}", map(&path));
     }
 }
 

@@ -19,6 +19,15 @@ pub trait FreeMap: Sync {
     /// Every doubt is a refusal; then the region is used as a whole.
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal>;
 
+    /// Where it ends in its region by what its superblock says, unchecked; `None` if that is not known. Something else may
+    /// lie behind it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn end(&self, _region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        Ok(None)
+    }
+
     /// Whether the region tells that it was in use when the image was made. If it does not, only the other filesystems of
     /// the image do.
     fn tells_use(&self) -> bool {

@@ -25,6 +25,10 @@ impl FreeMap for Listed {
         Ok(region.size() >= 4096 && region.read(PLACE, SIGNATURE.len())? == SIGNATURE)
     }
 
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        bytes::le64(&region.read(PLACE + 8, 8)?, 0).map(Some)
+    }
+
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
         let superblock = region.read(PLACE, 2048)?;
         if bytes::le64(&superblock, 8)? > region.size() {

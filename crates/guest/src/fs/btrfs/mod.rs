@@ -45,6 +45,10 @@ impl FreeMap for Btrfs {
         superblock::has_magic(region)
     }
 
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        superblock::end(region).map(Some)
+    }
+
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
         let sb = Superblock::read(region)?;
         // Without a log nothing tells whether it was mounted.

@@ -14,6 +14,9 @@ pub const RESERVED: u64 = 64 << 10;
 const SIZE: usize = 4096;
 const MAGIC: &[u8; 8] = b"_BHRfS_M";
 
+/// Where the item of this device is in the superblock.
+const DEVICE: usize = 0xc9;
+
 const FLAG_WRITTEN: u64 = 1;
 
 const INCOMPAT_MIXED_BACKREF: u64 = 1;
@@ -84,6 +87,11 @@ pub fn has_magic(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(region.size() >= PRIMARY + SIZE as u64 && region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
 }
 
+/// Where the filesystem ends on this device, by the primary superblock alone.
+pub fn end(region: &View<'_>) -> Result<u64, Refusal> {
+    le64(&region.read(PRIMARY + DEVICE as u64 + 8, 8)?, 0)
+}
+
 impl Superblock {
     /// Reads the primary one and compares the mirrors with it.
     pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
@@ -125,7 +133,7 @@ impl Superblock {
             sector: le32(raw, 0x90)?.into(),
             node: le32(raw, 0x94)?.into(),
             checksum,
-            device: Device::parse(bytes::slice(raw, 0xc9, 98)?)?,
+            device: Device::parse(bytes::slice(raw, DEVICE, 98)?)?,
             sys_chunks: bytes::slice(raw, 0x32b, sys_chunks_len)?.to_vec(),
             has_free_space_tree: compat_ro & valid == valid,
             has_block_group_tree: compat_ro & COMPAT_RO_BLOCK_GROUP_TREE != 0,

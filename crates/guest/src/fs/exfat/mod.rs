@@ -6,6 +6,7 @@ mod boot;
 mod sets;
 mod walk;
 
+use crate::bytes::{le64, u8_at};
 use crate::fs::clusters::Heap;
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
@@ -23,6 +24,11 @@ impl FreeMap for ExFat {
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
         Ok(region.size() >= 512 && boot::is_one(&region.read(0, 512)?)?)
+    }
+
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        let boot = region.read(0, 512)?;
+        Ok(Some(le64(&boot, 72)?.saturating_mul(1 << u8_at(&boot, 108)?.min(12))))
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {

@@ -55,6 +55,10 @@ impl FreeMap for Ext {
         Ok(region.size() >= AT + LEN as u64 && le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
     }
 
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        Superblock::end(&region.read(AT, LEN)?).map(Some)
+    }
+
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
         let superblock = Superblock::parse(&region.read(AT, LEN)?, region.size())?;
         superblock.check_state()?;

@@ -187,6 +187,13 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
+    /// Where the filesystem ends, in bytes, by the fields of a superblock alone.
+    pub(super) fn end(from: &[u8]) -> Result<u64, Refusal> {
+        let high = if le32(from, 0x60)? & incompat::SIXTY_FOUR != 0 { le32(from, 0x150)? } else { 0 };
+        let blocks = u64::from(high) << 32 | u64::from(le32(from, 4)?);
+        Ok(blocks.saturating_mul(1024 << le32(from, 0x18)?.min(6)))
+    }
+
     /// Reads the [`LEN`] bytes of a superblock of a region of `size` bytes.
     pub(super) fn parse(from: &[u8], size: u64) -> Result<Superblock, Refusal> {
         corrupt_if(le16(from, 0x38)? != 0xef53, "no superblock")?;

@@ -6,6 +6,7 @@
 mod boot;
 mod walk;
 
+use crate::bytes::{le16, le32};
 use crate::fs::clusters::{Table, Width};
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
@@ -24,6 +25,15 @@ impl FreeMap for Fat {
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
         Ok(region.size() >= 512 && looks_like_one(&region.read(0, 512)?)?)
+    }
+
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        let boot = region.read(0, 512)?;
+        let sectors = match le16(&boot, 19)? {
+            0 => le32(&boot, 32)?,
+            short => short.into(),
+        };
+        Ok(Some(u64::from(sectors) * u64::from(le16(&boot, 11)?)))
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {

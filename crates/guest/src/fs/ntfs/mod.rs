@@ -22,7 +22,7 @@ use volume::Volume;
 use walk::Special;
 
 use super::free_map::{Findings, FreeMap, Options};
-use crate::bytes::product;
+use crate::bytes::{le16, le64, product};
 use crate::image::View;
 use crate::refusal::{Refusal, corrupt_if};
 
@@ -39,6 +39,11 @@ impl FreeMap for Ntfs {
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
         Ok(region.size() >= 512 && region.read(3, 8)? == b"NTFS    ")
+    }
+
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        let boot = region.read(0, 512)?;
+        Ok(Some(le64(&boot, 40)?.saturating_mul(le16(&boot, 11)?.into())))
     }
 
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {

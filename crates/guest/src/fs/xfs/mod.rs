@@ -16,7 +16,7 @@ mod short;
 mod superblock;
 mod transactions;
 
-use crate::bytes::be32;
+use crate::bytes::{be32, be64};
 use crate::extents::ExtentSet;
 use crate::image::View;
 use crate::refusal::{Refusal, corrupt_if, dirty_if};
@@ -38,6 +38,11 @@ impl FreeMap for Xfs {
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
         Ok(region.size() >= 512 && be32(&region.read(0, 4)?, 0)? == superblock::MAGIC)
+    }
+
+    fn end(&self, region: &View<'_>) -> Result<Option<u64>, Refusal> {
+        let first = region.read(0, 16)?;
+        Ok(Some(be64(&first, 8)?.saturating_mul(be32(&first, 4)?.into())))
     }
 
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
