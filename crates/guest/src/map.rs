@@ -43,8 +43,9 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
     let size = image.size();
     let (leaves, volumes, witnesses) = (Vec::new(), Vec::new(), Vec::new());
     let (asleep, needed, all_or_none) = (false, None, false);
-    let tails = Tails::default();
-    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep, needed, all_or_none, tails };
+    let (tails, bystanders) = (Tails::default(), 0);
+    let mut finder =
+        Finder { image, parsers, leaves, volumes, witnesses, asleep, needed, all_or_none, tails, bystanders };
     let mut tables = ExtentSet::new();
     if size > 0 {
         tables = finder.whole_disk(Extent { start: 0, len: size });
@@ -188,6 +189,8 @@ struct Finder<'i, 'p> {
     all_or_none: bool,
     /// Looks behind filesystems.
     tails: Tails,
+    /// How many parts were looked at that are used whatever they are.
+    bystanders: usize,
 }
 
 type Nature<'p> = (Vec<Signature<'p>>, Option<Tables>);
@@ -199,9 +202,9 @@ impl<'p> Finder<'_, 'p> {
         // What matters for other parts is known even if the tables of this one make no sense.
         let (mut asleep, mut needed, tails) = (false, None, &mut self.tails);
         let looked = look(self.image, budget_for_signatures(), extents, |view| {
+            asleep = fs::swap::is_asleep(view)?;
             let signatures = probe::signatures(view, parsers)?;
             needed = signatures.iter().find_map(|signature| signature.needs_free_blocks());
-            asleep = fs::swap::is_asleep(view)?;
             for parser in signatures.iter().filter_map(|signature| signature.parser()) {
                 if let Some(end) = parser.end(view)?
                     && tails.has_verity(view, end)?
@@ -221,6 +224,21 @@ impl<'p> Finder<'_, 'p> {
         let (nature, witnesses) = looked?;
         self.witnesses.extend(witnesses);
         Ok(nature)
+    }
+
+    /// Looks at a part that is used whatever it is, for what matters to others. `has_user`: what it holds may be of whoever is
+    /// known to use it and no other part, unless that is a hash tree of dm-verity.
+    fn bystander(&mut self, extents: &[Extent], has_user: bool) {
+        // Volumes of groups that are doubted, which are no regions: there may be more of them.
+        if self.bystanders == MOST_REGIONS {
+            return;
+        }
+        self.bystanders += 1;
+        let needed = self.needed.take();
+        // If it cannot be looked at, nothing more is known of it.
+        self.nature(extents).map(drop).unwrap_or_default();
+        let found = self.needed.filter(|why| !has_user || *why == probe::VERITY);
+        self.needed = needed.or(found);
     }
 
     /// Finds partitions, or what is on the disk without them. Returns the bytes of partition tables.
@@ -252,7 +270,10 @@ impl<'p> Finder<'_, 'p> {
             let leaf = Leaf::whole(place, extent, kind, verdict);
             match leaf.region.verdict {
                 Verdict::Unknown => self.region(leaf, true),
-                _ => self.leaves.push(leaf),
+                _ => {
+                    self.bystander(&leaf.region.extents, false);
+                    self.leaves.push(leaf);
+                }
             }
         }
     }
@@ -323,6 +344,9 @@ impl<'p> Finder<'_, 'p> {
                     continue;
                 }
             };
+            for volume in &physical.volumes {
+                self.bystander(&volume.extents_in(*partition), volume.has_user);
+            }
             let verdict = Verdict::Refused(refusal);
             self.leaves.push(Leaf::whole(place.clone(), *partition, Some("LVM2_member"), verdict));
         }
@@ -338,12 +362,15 @@ impl<'p> Finder<'_, 'p> {
         };
         let group = &physical.group;
         for volume in &physical.volumes {
-            let extents: Vec<Extent> = volume.extents.iter().copied().map(moved).collect();
+            let extents = volume.extents_in(partition);
             let verdict = Verdict::Opaque { reason: volume.opaque };
             let leaf = part(format!("LVM volume {group}/{}", volume.name), extents, None, verdict);
             match volume.opaque {
                 None => self.region(leaf, false),
-                Some(_) => self.leaves.push(leaf),
+                Some(_) => {
+                    self.bystander(&leaf.region.extents, volume.has_user);
+                    self.leaves.push(leaf);
+                }
             }
         }
         if !physical.free.is_empty() {

@@ -110,6 +110,28 @@ fn volumes_on_several_disks_are_not_looked_into() {
     }
 }
 
+#[test]
+fn what_matters_to_others_is_seen_in_volumes_that_nobody_understands() {
+    let Some(lvm) = Lvm::new(&[64 * MIB, 64 * MIB], &[]) else { return };
+    lvm.run("lvcreate", &["-L", "16M", "-i", "2", "-n", "striped", "vg0"]);
+    lvm.run("lvcreate", &["-L", "8M", "-n", "plain", "vg0"]);
+    let mut image = lvm.image(0);
+    let start = |name: &str| lvm.segments(0).iter().find(|(volume, _)| volume == name).unwrap().1.start;
+    let free = make_listed(&mut image, start("plain"), 8 * MIB);
+    assert!(!free.is_empty() && free.is_subset_of(&map(&image).free));
+    for (at, signature, why) in [
+        (0, &b"verity\0\0\x01\0\0\0"[..], "dm-verity hash tree in this image"),
+        (0, b"SnAp\x01\0\0\0\x01\0\0\0", "dm-snapshot in this image"),
+        (4086, b"S1SUSPEND\0", "hibernated system in this image"),
+    ] {
+        let mut image = image.clone();
+        image.write(start("striped") + at, signature);
+        let map = map(&image);
+        assert!(map.free.intersection(&free).is_empty(), "{map}");
+        assert!(map.to_json().contains(why), "{map}");
+    }
+}
+
 /// LVM makes mirrors and pools with device-mapper only, so their metadata are written here as LVM writes them.
 #[test]
 fn mirrors_and_pools_keep_their_hidden_parts() {
@@ -264,6 +286,13 @@ fn the_origin_of_a_snapshot_is_not_looked_into() {
     for volume in ["root", "data"] {
         let region = region(&map, &format!("LVM volume vg0/{volume}"));
         assert_eq!(region.verdict.reason().as_deref(), Some("other volumes are built of it"));
+    }
+    // LVM says of which volume it is a snapshot. It does not say what a hash tree covers.
+    for (signature, expected) in [(&b"SnAp\x01\0\0\0"[..], extents(30..49)), (b"verity\0\0", ExtentSet::new())] {
+        let mut image = with_text(&image, text.replace("logical_volumes {\n", snapshot).as_bytes());
+        image.write(MIB + 15 * EXTENT, signature);
+        let map = self::map(&image);
+        assert_eq!(map.free, expected, "{map}");
     }
 }
 
@@ -424,4 +453,14 @@ fn disks_of_one_group_that_tell_different_stories_are_used() {
     assert!(stale.free.is_empty() && stale.to_json().contains("another disk of their group"), "{stale}");
     let twice = map(&disk(&first));
     assert!(twice.free.is_empty() && twice.to_json().contains("there twice"), "{twice}");
+    // What is in their volumes matters to others.
+    let mut disk = disk(&old);
+    let mut entry = vec![0, 0, 0, 0, 0x83, 0, 0, 0];
+    entry.extend((129 * 2048_u32).to_le_bytes());
+    entry.extend(2048_u32.to_le_bytes());
+    disk.write(446 + 32, &entry);
+    let free = make_listed(&mut disk, 129 * MIB, MIB);
+    assert_eq!(map(&disk).free, free);
+    disk.write(2 * MIB, b"verity\0\0\x01\0\0\0");
+    assert!(map(&disk).free.is_empty());
 }

@@ -486,6 +486,31 @@ fn data_of_a_hash_tree_that_only_a_type_names_need_their_free_blocks() {
 }
 
 #[test]
+fn what_matters_to_others_is_seen_in_partitions_that_nobody_understands() {
+    // Of the logical disk manager, and one that ends beyond the disk.
+    let ldm = "label: gpt\nsize=8M\nsize=4M,type=AF9B60A0-1431-4F62-BC68-3311714A69AD\n";
+    for (script, beyond) in [(ldm, false), ("label: dos\nsize=8M\nsize=4M\n", true)] {
+        let Some(mut image) = partitioned(64 * MIB, script) else { return };
+        let expected = dumped(&image);
+        let free = populate(&mut image, &expected[..1]);
+        if beyond {
+            image.write(446 + 16 + 12, &u32::MAX.to_le_bytes());
+        }
+        assert!(!free.is_empty());
+        assert_eq!(map(&image).free, free, "{}", map(&image));
+        for (at, signature, why) in [
+            (0, &b"verity\0\0\x01\0\0\0"[..], "dm-verity hash tree in this image"),
+            (0, b"integrt\0\x05\0", "checksums of dm-integrity in this image"),
+            (4086, b"S1SUSPEND\0", "hibernated system in this image"),
+        ] {
+            let mut image = image.clone();
+            image.write(expected[1].0 + at, signature);
+            assert_all_needed(script, &image, why);
+        }
+    }
+}
+
+#[test]
 fn a_hash_tree_behind_a_filesystem_needs_all_free_blocks() {
     let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
     let expected = dumped(&image);

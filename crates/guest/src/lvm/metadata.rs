@@ -77,6 +77,16 @@ pub struct Volume {
     pub extents: Vec<Extent>,
     /// Why it cannot be looked into; `None` if it can.
     pub opaque: Option<&'static str>,
+    /// Another volume is known to use it: as an origin, a store of a snapshot, checksums, a cache, a leg of a mirror.
+    pub has_user: bool,
+}
+
+impl Volume {
+    /// Where it is in an image in which its physical volume is `partition`.
+    pub fn extents_in(&self, partition: Extent) -> Vec<Extent> {
+        // Inside the partition, as the parser has checked.
+        self.extents.iter().map(|piece| Extent { start: partition.start + piece.start, len: piece.len }).collect()
+    }
 }
 
 /// The extents of the physical volume, and who is who.
@@ -214,7 +224,8 @@ fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Resu
         let used = named.contains(part.name).then_some("other volumes are built of it");
         let extents = joined(part.pieces.iter().map(|piece| grid.bytes(piece)));
         let scattered = (extents.len() > MOST_PIECES).then_some("it has too many pieces");
-        found.push(Volume { name: proper_name(part.name)?, opaque: part.opaque.or(used).or(scattered), extents });
+        let (opaque, has_user) = (part.opaque.or(used).or(scattered), used.is_some());
+        found.push(Volume { name: proper_name(part.name)?, extents, opaque, has_user });
     }
     Ok((found, taken))
 }
