@@ -75,6 +75,13 @@ fn free_of(image: &Path) -> Result<Findings, Refusal> {
     free(&Ntfs, &open(image))
 }
 
+/// The same where it must have been unmounted.
+fn unmounted(image: &Path) -> Result<Findings, Refusal> {
+    let image = open(image);
+    let session = Session::new(&image, Budget::for_image(image.size()));
+    Ntfs.free(&session.view(), &Options { only_unmounted: true, ..Options::default() })
+}
+
 /// Files of every kind: compressed, sparse, with streams.
 fn furnish(dir: &Path) {
     let mut noise = Noise::new(4);
@@ -301,6 +308,7 @@ fn a_volume_that_was_not_unmounted_in_order_is_refused() {
         let found = free_of(&image).unwrap();
         assert!(found.evidence.contains(&"log closed".to_owned()));
         assert_is_what_the_tool_says(&found, &image);
+        assert!(unmounted(&image).is_ok());
         assert!(mounts());
         assert!(free_of(&image).is_ok());
     }
@@ -308,6 +316,28 @@ fn a_volume_that_was_not_unmounted_in_order_is_refused() {
     // The driver's own way to ask for a check.
     run(Command::new("ntfsfix").arg(&image));
     assert!(is_dirty(), "marked as dirty");
+}
+
+#[test]
+fn an_empty_log_does_not_tell_whether_a_volume_was_unmounted() {
+    if !tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let image = dir.path().join("empty");
+    small(&bed, &image);
+    let empty = |image: &Path| {
+        assert!(free_of(image).unwrap().evidence.contains(&"log empty".to_owned()));
+        assert!(matches!(unmounted(image), Err(Refusal::Dirty(_))));
+    };
+    empty(&image);
+    // As it is while the driver has it mounted.
+    let mounted = bed.mount_fuse("ntfs-3g", &image, OPTIONS);
+    let frozen = dir.path().join("frozen");
+    fs::copy(&image, &frozen).unwrap();
+    mounted.unmount();
+    empty(&frozen);
 }
 
 #[test]

@@ -44,13 +44,15 @@ pub(super) fn check_flags(volume: &Volume<'_, '_>) -> Result<(), Refusal> {
 /// Refuses a volume whose log has something to replay. Says what state the log is in.
 ///
 /// The log begins with two restart pages, of which the newer counts. In order is an empty log (all ones), one that has
-/// no client, and one that has, but says that the volume was unmounted.
-pub(super) fn check_log(volume: &Volume<'_, '_>) -> Result<&'static str, Refusal> {
+/// no client, and one that has, but says that the volume was unmounted. `only_unmounted` refuses an empty one: ntfs-3g
+/// empties the log when it mounts a volume, and leaves it so.
+pub(super) fn check_log(volume: &Volume<'_, '_>, only_unmounted: bool) -> Result<&'static str, Refusal> {
     let log = volume.contents(LOG, "$LogFile")?;
     log.require_plain(&volume.geometry, "$LogFile")?;
     corrupt_if(log.sizes.data < 2 * PAGE, "$LogFile is too short")?;
     let signature: [u8; 4] = array(&volume.read(&log, 0, 4)?, 0)?;
     if signature == [0xff; 4] {
+        dirty_if(only_unmounted, "$LogFile is empty, which does not tell whether it was unmounted")?;
         return check_empty(volume, &log);
     }
     let first = Restart::read(volume, &log, 0)?;

@@ -52,7 +52,7 @@ impl FreeMap for Ntfs {
         let volume = Volume::open(region, geometry)?;
         volume.check_mirror()?;
         clean::check_flags(&volume)?;
-        let log = clean::check_log(&volume)?;
+        let log = clean::check_log(&volume, options.only_unmounted)?;
         check_extent(&volume)?;
         let walk = walk::walk(&volume)?;
         for (_, number) in walk.special.iter().filter(|(special, _)| *special == Special::Hibernation) {
