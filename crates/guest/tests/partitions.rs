@@ -486,6 +486,30 @@ fn data_of_a_hash_tree_that_only_a_type_names_need_their_free_blocks() {
 }
 
 #[test]
+fn a_partition_of_an_encrypted_type_is_used_whatever_it_seems_to_be() {
+    for (kind, name) in [
+        ("7FFEC5C9-2D00-49B7-8941-3EA10A5586B7", "dm_crypt"),
+        ("CA7D7CCB-63ED-4C53-861C-1742536059CC", "crypto_LUKS"),
+        ("8C8F8EFF-AC95-4770-814A-21994F2DBC8F", "VeraCrypt"),
+        ("4FBD7E29-9D25-41B8-AFD0-5EC00CEFF05D", "ceph_dm_crypt"),
+        ("CAFECAFE-9B03-4F30-B4C6-35865CEFF106", "ceph_dm_crypt"),
+    ] {
+        let Some(mut image) = partitioned(64 * MIB, &format!("label: gpt\nsize=8M\nsize=8M,type={kind}\n")) else {
+            return;
+        };
+        let expected = dumped(&image);
+        populate(&mut image, &expected[1..]);
+        let free = populate(&mut image, &expected[..1]);
+        let map = map(&image);
+        assert_eq!(map.free, free, "{map}");
+        assert!(
+            map.regions.iter().any(|region| region.kind == Some(name) && region.verdict.word() == "opaque"),
+            "{map}"
+        );
+    }
+}
+
+#[test]
 fn what_matters_to_others_is_seen_in_partitions_that_nobody_understands() {
     // Of the logical disk manager, and one that ends beyond the disk.
     let ldm = "label: gpt\nsize=8M\nsize=4M,type=AF9B60A0-1431-4F62-BC68-3311714A69AD\n";

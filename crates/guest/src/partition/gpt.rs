@@ -14,7 +14,7 @@ const LARGEST_ENTRY: u64 = 4096;
 /// Of all entries, in bytes. Everybody writes 128 entries of 128 bytes.
 const LARGEST_ARRAY: u64 = 1 << 20;
 
-/// Types whose contents are parts of something larger, as they are on disk.
+/// Types whose contents only their owners understand, as they are on disk: parts of something larger, encrypted ones.
 const OPAQUE: &[([u8; 16], &str)] = &[
     // Logical disk manager: data, metadata.
     (guid(0xaf9b_60a0, 0x1431, 0x4f62, 0xbc68_3311_714a_69ad), "LDM"),
@@ -23,6 +23,22 @@ const OPAQUE: &[([u8; 16], &str)] = &[
     (guid(0xe75c_af8f, 0xf680, 0x4cee, 0xafa3_b001_e56e_fc2d), "storage_spaces"),
     // Apple's Core Storage.
     (guid(0x5374_6f72, 0x6167, 0x11aa, 0xaa11_0030_6543_ecac), "core_storage"),
+    // Encrypted, with the header elsewhere or nowhere: whatever lies there by chance or from before says nothing.
+    (guid(0x7ffe_c5c9, 0x2d00, 0x49b7, 0x8941_3ea1_0a55_86b7), "dm_crypt"),
+    (guid(0xca7d_7ccb, 0x63ed, 0x4c53, 0x861c_1742_5360_59cc), "crypto_LUKS"),
+    (guid(0x8c8f_8eff, 0xac95, 0x4770, 0x814a_2199_4f2d_bc8f), "VeraCrypt"),
+    // Of Ceph, encrypted by plain dm-crypt and by LUKS: OSD, journal, block, its DB and write-ahead log, disk in creation.
+    (guid(0x4fbd_7e29, 0x9d25, 0x41b8, 0xafd0_5ec0_0cef_f05d), "ceph_dm_crypt"),
+    (guid(0x45b0_969e, 0x9b03, 0x4f30, 0xb4c6_5ec0_0cef_f106), "ceph_dm_crypt"),
+    (guid(0xcafe_cafe, 0x9b03, 0x4f30, 0xb4c6_5ec0_0cef_f106), "ceph_dm_crypt"),
+    (guid(0x93b0_052d, 0x02d9, 0x4d8a, 0xa43b_33a3_ee4d_fbc3), "ceph_dm_crypt"),
+    (guid(0x306e_8683, 0x4fe2, 0x4330, 0xb7c0_00a9_17c1_6966), "ceph_dm_crypt"),
+    (guid(0x89c5_7f98, 0x2fe5, 0x4dc0, 0x89c1_5ec0_0cef_f2be), "ceph_dm_crypt"),
+    (guid(0x4fbd_7e29, 0x9d25, 0x41b8, 0xafd0_3586_5cef_f05d), "ceph_dm_crypt"),
+    (guid(0x45b0_969e, 0x9b03, 0x4f30, 0xb4c6_3586_5cef_f106), "ceph_dm_crypt"),
+    (guid(0xcafe_cafe, 0x9b03, 0x4f30, 0xb4c6_3586_5cef_f106), "ceph_dm_crypt"),
+    (guid(0x1664_18da, 0xc469, 0x4022, 0xadf4_b30a_fd37_f176), "ceph_dm_crypt"),
+    (guid(0x86a3_2090, 0x3647, 0x40b9, 0xbbbd_38d8_c573_aa86), "ceph_dm_crypt"),
 ];
 
 /// A header whose own checksum and whose entries' checksum are right.
