@@ -49,12 +49,15 @@ pub const VERITY: &str = "a dm-verity hash tree in this image covers its free bl
 /// Kinds whose device-mapper target reads a second device, which nothing in them names: it may be any other part of the
 /// image. A hash tree covers each block of its data device, and verification fails if a free one differs; so do checksums of
 /// dm-integrity, which may be of another device, too (`integritysetup --data-device`). A snapshot has only the blocks of
-/// which its origin has newer versions, so that it needs all others, and those that are free in the origin by now.
+/// which its origin has newer versions, so that it needs all others, and those that are free in the origin by now. A cache that
+/// writes back later may have blocks that are newer than those of its origin, those of its filesystem's map among them.
 const NEEDS_FREE_BLOCKS: &[(&str, &str)] = &[
     ("DM_verity_hash", VERITY),
     ("avb_vbmeta", VERITY),
     ("DM_integrity", "checksums of dm-integrity in this image may cover its free blocks"),
     ("DM_snapshot_cow", "a dm-snapshot in this image may need its free blocks"),
+    ("DM_writecache", "a dm-writecache in this image may have a newer map of its blocks"),
+    ("DM_cache_metadata", "a dm-cache in this image may have a newer map of its blocks"),
 ];
 
 /// A kind, the places of its signature, any of which will do, in bytes from the start of the region or before its end, and
@@ -88,6 +91,9 @@ const MAGICS: &[Magic] = &[
     ("LVM1_member", &[0], b"HM\x01\0"),
     ("LVM1_member", &[0], b"HM\x02\0"),
     ("DM_snapshot_cow", &[0], b"SnAp"),
+    ("DM_writecache", &[0], b"\x21\x93\x48\x23"),
+    // 06142003, in octal digits.
+    ("DM_cache_metadata", &[32], b"\x03\xc4\x18\0\0\0\0\0"),
     ("linux_raid_member", &[0, 4 * KIB], b"\xfc\x4e\x2b\xa9\x01\0\0\0"),
     ("bcache", &[4 * KIB + 24], b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81"),
     ("bcachefs", &[4 * KIB + 24], b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef"),
