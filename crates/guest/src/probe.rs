@@ -50,13 +50,15 @@ pub const VERITY: &str = "a dm-verity hash tree in this image covers its free bl
 /// image. A hash tree covers each block of its data device, and verification fails if a free one differs; so do checksums of
 /// dm-integrity, which may be of another device, too (`integritysetup --data-device`). A snapshot has only the blocks of
 /// which its origin has newer versions, so that it needs all others, and those that are free in the origin by now. A cache that
-/// writes back later may have blocks that are newer than those of its origin, those of its filesystem's map among them.
+/// writes back later may have blocks that are newer than those of its origin, those of its filesystem's map among them. What
+/// another part begins with may be the first block of a thin volume, and behind it those of others.
 const NEEDS_FREE_BLOCKS: &[(&str, &str)] = &[
     ("DM_verity_hash", VERITY),
     ("avb_vbmeta", VERITY),
     ("DM_integrity", "checksums of dm-integrity in this image may cover its free blocks"),
     ("DM_snapshot_cow", "a dm-snapshot in this image may need its free blocks"),
     ("DM_writecache", "a dm-writecache in this image may have a newer map of its blocks"),
+    ("DM_thin_metadata", "the data of a dm-thin pool in this image may look like a filesystem"),
     ("DM_cache_metadata", "a dm-cache in this image may have a newer map of its blocks"),
 ];
 
@@ -92,6 +94,8 @@ const MAGICS: &[Magic] = &[
     ("LVM1_member", &[0], b"HM\x02\0"),
     ("DM_snapshot_cow", &[0], b"SnAp"),
     ("DM_writecache", &[0], b"\x21\x93\x48\x23"),
+    // 27022010.
+    ("DM_thin_metadata", &[32], b"\xba\x52\x9c\x01\0\0\0\0"),
     // 06142003, in octal digits.
     ("DM_cache_metadata", &[32], b"\x03\xc4\x18\0\0\0\0\0"),
     ("linux_raid_member", &[0, 4 * KIB], b"\xfc\x4e\x2b\xa9\x01\0\0\0"),

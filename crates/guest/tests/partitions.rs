@@ -450,11 +450,11 @@ fn assert_all_needed(what: &str, image: &Pages, why: &str) {
     assert!(map.to_json().contains(why), "{what}: {}", map.to_json());
 }
 
-/// The first fields of the metadata of dm-cache: checksum, flags, block number and UUID, the signature, version 2.
-fn superblock_of_a_cache() -> Vec<u8> {
+/// The first fields of the metadata of dm-cache and dm-thin: checksum, flags, block number and UUID, the signature, version 2.
+fn superblock_with(signature: u64) -> Vec<u8> {
     let mut superblock = vec![0; 44];
     superblock[..4].fill(0x5a);
-    superblock[32..40].copy_from_slice(&0o6_142_003_u64.to_le_bytes());
+    superblock[32..40].copy_from_slice(&signature.to_le_bytes());
     superblock[40] = 2;
     superblock
 }
@@ -471,7 +471,8 @@ fn data_of_a_hash_tree_checksums_a_snapshot_or_a_cache_need_their_free_blocks() 
         ("DM_integrity", b"integrt\0\x05\0", "checksums of dm-integrity in this image"),
         ("DM_snapshot_cow", b"SnAp\x01\0\0\0\x01\0\0\0", "dm-snapshot in this image"),
         ("DM_writecache", b"\x21\x93\x48\x23\x01\0\0\0\0\x10\0\0", "dm-writecache in this image"),
-        ("DM_cache_metadata", &superblock_of_a_cache(), "dm-cache in this image"),
+        ("DM_cache_metadata", &superblock_with(0o6_142_003), "dm-cache in this image"),
+        ("DM_thin_metadata", &superblock_with(27_022_010), "data of a dm-thin pool in this image"),
     ] {
         let mut image = image.clone();
         image.write(expected[2].0, signature);
