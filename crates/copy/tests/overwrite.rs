@@ -7,7 +7,7 @@ use std::path::Path;
 
 use haul_copy::plan::{DataOptions, Destination, Plan, Reflink};
 use haul_copy::run::Cancel;
-use haul_testbed::{Bed, Fs, assert_same_contents, painted, temp_dir};
+use haul_testbed::{Bed, Command, Fs, assert_same_contents, painted, temp_dir};
 use support::copy;
 
 fn plan(source: &Path, dest: &Path) -> Plan {
@@ -46,4 +46,19 @@ fn a_file_that_cannot_share_stays_as_it_was() {
     let (summary, problems) = copy(&plan(&source, &dest), &Cancel::default(), |_| {});
     assert!(summary.failed && summary.damaged.is_empty(), "{problems:?}");
     assert_eq!(fs::read(&dest).unwrap(), b"precious");
+}
+
+#[test]
+fn a_file_without_checksums_that_cannot_share_stays_as_it_was() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Btrfs) else { return };
+    let (source, dest) = (dir.join("source"), dir.join("dest"));
+    fs::write(&source, painted(100_000)).unwrap();
+    fs::File::create(&dest).unwrap();
+    let set = Command::new("chattr").arg("+C").arg(&dest).status().unwrap();
+    assert!(set.success());
+    fs::write(&dest, vec![9; 50_000]).unwrap();
+    let (summary, problems) = copy(&plan(&source, &dest), &Cancel::default(), |_| {});
+    assert!(summary.failed && summary.damaged.is_empty(), "{problems:?}");
+    assert_eq!(fs::read(&dest).unwrap(), vec![9; 50_000]);
 }

@@ -12,7 +12,7 @@ use haul_io::options::DataOptions;
 use haul_io::strategy::Demands;
 use haul_io::transfer::{Cause, Mover, Stop, Transfer, has_storage};
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::kernel::{self, Linux};
 use haul_sys::rustix::fs::{fsync, syncfs};
 use haul_sys::rustix::io::retry_on_intr;
 use haul_sys::{Errno, process_descriptor};
@@ -56,7 +56,7 @@ pub fn copy_data(
     Ok((cloned, offloaded, written, holes))
 }
 
-/// Asks whether two files can share extents at all, and changes nothing: no filesystem grants a range that begins within a block.
+/// Asks whether two files can share extents at all, and changes no contents.
 ///
 /// # Errors
 /// OSError with what the kernel said, if they cannot.
@@ -64,10 +64,7 @@ pub fn copy_data(
 pub fn can_share(source: i32, dest: i32) -> PyResult<()> {
     let open = |fd| process_descriptor::duplicate(fd).map_err(os_error);
     let (source, dest) = (open(source)?, open(dest)?);
-    match Linux.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
-        Ok(()) | Err(Errno::INVAL) => Ok(()),
-        Err(errno) => Err(os_error(errno)),
-    }
+    kernel::can_share(&Linux, source.as_fd(), dest.as_fd()).map_err(os_error)
 }
 
 /// Waits until everything on the filesystem of a file is on its device.

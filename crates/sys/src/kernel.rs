@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Advice, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use crate::filesystem::FilesystemType;
@@ -73,6 +73,11 @@ pub trait Kernel: Debug + Send + Sync {
     /// FICLONERANGE at the same offset on both sides.
     fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
         clone_range(source, dest, offset, len)
+    }
+
+    /// FIDEDUPERANGE of the first `len` bytes: whether they are the same, and shared from now on. Either way no contents change.
+    fn share_if_same(&self, source: Fd<'_>, dest: Fd<'_>, len: u64) -> Result<bool, Errno> {
+        share_if_same(source, dest, len)
     }
 
     /// pipe2(2) with close-on-exec: the end to read from, then the end to write to.
@@ -225,6 +230,30 @@ pub struct Linux;
 
 impl Kernel for Linux {}
 
+/// Whether two files can share extents at all; `dest` is open for writing, and keeps its contents.
+///
+/// Asks for a range that no filesystem grants, since it begins within a block: one that can share says EINVAL. So does one
+/// that cannot share between just these two, as btrfs where only one of them has checksums. Then it refuses to look whether a
+/// block of them is the same, too. (It is not asked that of files that have less than a block.)
+///
+/// # Errors
+/// Why they cannot.
+pub fn can_share(kernel: &dyn Kernel, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+    match kernel.clone_range(source, dest, 1, 1) {
+        Ok(()) => return Ok(()),
+        Err(Errno::INVAL) => {}
+        Err(errno) => return Err(errno),
+    }
+    let block = kernel.block_size(dest)?;
+    if block == 0 || kernel.size(source)?.min(kernel.size(dest)?) < block {
+        return Ok(());
+    }
+    match kernel.share_if_same(source, dest, block) {
+        Err(Errno::INVAL) => Err(Errno::INVAL),
+        _ => Ok(()),
+    }
+}
+
 fn reopen(fd: Fd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     // This thread's table: threads may have tables of their own.
     let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
@@ -255,4 +284,43 @@ fn clone_range(source: BorrowedFd<'_>, dest: BorrowedFd<'_>, offset: u64, len: u
     // SAFETY: the opcode is FICLONERANGE's, which reads exactly this structure and writes no memory of ours. The
     // descriptor in it is open as long as `source` is borrowed.
     unsafe { ioctl(dest, Setter::<FICLONERANGE, FileCloneRange>::new(range)) }
+}
+
+/// `struct file_dedupe_range` of linux/fs.h with one destination, which rustix lacks.
+#[repr(C)]
+struct FileDedupeRange {
+    source_offset: u64,
+    source_length: u64,
+    dest_count: u16,
+    reserved: [u16; 3],
+    dest: i64,
+    dest_offset: u64,
+    deduped: u64,
+    status: i32,
+    reserved_of_dest: u32,
+}
+
+/// Its size is that without destinations.
+const FIDEDUPERANGE: Opcode = opcode::read_write::<[u64; 3]>(0x94, 54);
+
+fn share_if_same(source: BorrowedFd<'_>, dest: BorrowedFd<'_>, len: u64) -> Result<bool, Errno> {
+    let mut range = FileDedupeRange {
+        source_offset: 0,
+        source_length: len,
+        dest_count: 1,
+        reserved: [0; 3],
+        dest: i64::from(dest.as_raw_fd()),
+        dest_offset: 0,
+        deduped: 0,
+        status: 0,
+        reserved_of_dest: 0,
+    };
+    // SAFETY: the opcode is FIDEDUPERANGE's, which reads and writes this structure, that has as many destinations as it says. The
+    // descriptor in it is open as long as `dest` is borrowed.
+    unsafe { ioctl(source, Updater::<FIDEDUPERANGE, FileDedupeRange>::new(&mut range)) }?;
+    match range.status {
+        // Errors stand there, too.
+        status if status < 0 => Err(Errno::from_raw_os_error(-status)),
+        status => Ok(status == 0),
+    }
 }

@@ -169,6 +169,23 @@ fn a_range_is_shared_or_refused() {
     }
 }
 
+#[test]
+fn bytes_that_are_shared_if_they_are_the_same_stay_what_they_are() {
+    let ((mut source, _), (mut dest, _)) = (file("dedupe-source"), file("dedupe-dest"));
+    source.write_all(&[7; 8192]).unwrap();
+    dest.write_all(&[7; 4096]).unwrap();
+    dest.write_all(&[8; 4096]).unwrap();
+    for (len, same) in [(4096, true), (8192, false)] {
+        match Linux.share_if_same(source.as_fd(), dest.as_fd(), len) {
+            Ok(found) => assert_eq!(found, same, "{len}"),
+            Err(errno) => assert!(matches!(errno, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY), "{errno}"),
+        }
+    }
+    let mut bytes = [0; 8192];
+    dest.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, *[[7; 4096], [8; 4096]].concat());
+}
+
 /// Of a file, by ioctl, and of a FIFO, by the calls of Linux 6.17.
 #[test]
 fn projects_and_flags_are_read_and_set_again() {

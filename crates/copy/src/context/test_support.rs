@@ -401,6 +401,7 @@ pub(crate) struct Script {
     pub sync_filesystem: Option<Errno>,
     pub write_back: Option<Errno>,
     pub clone_range: Option<Errno>,
+    pub share_if_same: Option<Errno>,
     pub reopen_to_read: Option<Errno>,
     pub pread: Option<Errno>,
     /// What is read from files that are open for writing, too, begins with another byte than they do.
@@ -446,6 +447,10 @@ impl Kernel for Script {
 
     fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
         follow(self.clone_range, || Linux.clone_range(source, dest, offset, len))
+    }
+
+    fn share_if_same(&self, source: Fd<'_>, dest: Fd<'_>, len: u64) -> Result<bool, Errno> {
+        follow(self.share_if_same, || Linux.share_if_same(source, dest, len))
     }
 
     fn reopen_to_read(&self, fd: Fd<'_>, direct: bool) -> Result<OwnedFd, Errno> {

@@ -7,9 +7,8 @@ use haul_io::engine::ByteSource;
 use haul_io::strategy::SMALL;
 use haul_io::transfer::Checkpoints;
 use haul_io::verify::Checked;
-use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::kernel::Kernel;
+use haul_sys::kernel::can_share;
 use haul_sys::rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
@@ -167,7 +166,7 @@ fn make_ready(worker: &mut Worker<'_>, subject: &Subject<'_>, files: &OpenFiles,
     let OpenDest { fd: dest, inode: dest_inode, .. } = &files.dest;
     // A refusal must leave the old contents alone, so it is provoked before they go.
     if cx.plan.data.reflink == Reflink::Always
-        && let Err(errno) = can_share(cx.kernel, &files.source, dest)
+        && let Err(errno) = can_share(cx.kernel, files.source.as_fd(), dest.as_fd())
     {
         let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
         return worker.report.problem(error.errno(errno));
@@ -200,15 +199,6 @@ fn move_image_or_whole(
     match looked {
         Some(looked) => image::move_image(worker, job, looked).map(|()| Ok(Checked::default())),
         None => check::move_and_check(worker, job),
-    }
-}
-
-/// Whether two files can share extents at all. Asks for a range that no filesystem grants, since it begins within a block:
-/// one that can share says EINVAL, and nothing has changed.
-fn can_share(kernel: &dyn Kernel, source: &OwnedFd, dest: &OwnedFd) -> Result<(), Errno> {
-    match kernel.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
-        Ok(()) | Err(Errno::INVAL) => Ok(()),
-        Err(errno) => Err(errno),
     }
 }
 

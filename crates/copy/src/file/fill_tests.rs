@@ -4,6 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use haul_sys::Errno;
+
 use super::*;
 use crate::context::Services;
 use crate::context::test_support::{Bench, Ran, file_data};
@@ -35,6 +37,19 @@ fn a_refused_reflink_leaves_the_old_contents() {
     ran.says(&[&format!(r#"error: failed to clone "b" from "a": {}"#, Errno::OPNOTSUPP)]);
     assert_eq!((ran.value, bench.tree(), ran.damaged), (false, vec!["b: old".into()], vec![]));
     assert_eq!(bench.partials.removed(), [], "it is not damaged if the process ends now");
+}
+
+#[test]
+fn two_files_that_share_nothing_are_told_from_those_that_may() {
+    let large = "x".repeat(1 << 20);
+    for (errno, stays) in [(Errno::INVAL, true), (Errno::PERM, false)] {
+        let plan = Plan { data: DataOptions { reflink: Reflink::Always, ..DataOptions::default() }, ..Plan::default() };
+        let mut bench = Bench::new(plan).source("a", &large).dest("b", &large);
+        (bench.kernel.clone_range, bench.kernel.share_if_same) = (Some(Errno::INVAL), Some(errno));
+        let before = bench.tree();
+        let ran = fill_b(&bench, Identity::Two);
+        assert_eq!((bench.tree() == before, ran.damaged.is_empty()), (stays, stays), "{errno}");
+    }
 }
 
 #[test]

@@ -136,6 +136,10 @@ impl<H: Hook> Kernel for Hooked<H> {
         self.call(Call::CloneRange, dest, all, |_| Linux.clone_range(source, dest, offset, len).map(|()| all)).map(drop)
     }
 
+    fn share_if_same(&self, source: Fd<'_>, dest: Fd<'_>, len: u64) -> Result<bool, Errno> {
+        Linux.share_if_same(source, dest, len)
+    }
+
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
         Linux.pipe()
     }
