@@ -11,7 +11,8 @@
 //! * **Knows** filesystems, metadata, engines, plans, trees, threads and the messages between processes. The
 //!   [`Context`] says who follows a copy, stops it or slows it down.
 //! * **Must not know** options, terminals, MPI or its host process: it does not print, exit or read the environment,
-//!   and it changes neither umask, signal dispositions nor the working directory.
+//!   and it changes neither umask nor the working directory, and of signals only SIGURG, to limit how long it waits for a
+//!   server that copies by itself.
 //!
 //! A front end that offers everything fills a [`plan::Plan`] and passes it to [`run::run`] with a [`run::Session`].
 //! ARCHITECTURE.md has the modules and their order.

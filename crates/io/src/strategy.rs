@@ -69,7 +69,7 @@ pub fn choose(facts: &DataFacts, options: &DataOptions) -> Steps {
             prefer::engine(facts, options, &mut steps);
         }
     }
-    if !facts.local_disk && steps.engines.contains(&EngineName::CopyRange) {
+    if facts.one_server && steps.engines.contains(&EngineName::CopyRange) {
         steps.tuning.patience = Some(PATIENCE);
     }
     if steps.ranges != Ranges::Stream && !steps.strict {

@@ -2,7 +2,6 @@
 
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr::{null, null_mut};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Ignored unless somebody asks for it, so that it does no harm where it comes too late.
@@ -13,6 +12,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Interrupts the system call in which this thread waits (EINTR) when a time is over, and each second from then on, until it is
 /// dropped. Only waiting that signals interrupt, see signal(7).
+///
+/// The process has a handler for SIGURG from the first one on, which does nothing: where the signal arrives from elsewhere, system
+/// calls that it interrupts fail with EINTR.
 #[derive(Debug)]
 pub struct Alarm {
     /// A pointer, so an alarm stays with its thread.
@@ -25,7 +27,7 @@ impl Alarm {
     #[must_use]
     pub fn after(time: Duration) -> Option<Alarm> {
         let end = Instant::now().checked_add(time)?;
-        if !*HANDLED.get_or_init(handle) {
+        if !handle() {
             return None;
         }
         // SAFETY: all bytes zero are a value of this structure.
@@ -65,20 +67,21 @@ fn timespec(time: Duration) -> Option<libc::timespec> {
     Some(libc::timespec { tv_sec: time.as_secs().try_into().ok()?, tv_nsec: time.subsec_nanos().into() })
 }
 
-static HANDLED: OnceLock<bool> = OnceLock::new();
-
 /// Sees to it that the signal interrupts; false where somebody else uses it.
 fn handle() -> bool {
     extern "C" fn nothing(_: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    let handler = handler as libc::sighandler_t;
     // SAFETY: all bytes zero are a value of this structure: the default action, no flags, no signals blocked.
     let mut action: libc::sigaction = unsafe { zeroed() };
     // SAFETY: without a new action the call only writes the old one.
     let asked = unsafe { libc::sigaction(SIGNAL, null(), &raw mut action) };
-    if asked != 0 || !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
-        return false;
+    match action.sa_sigaction {
+        _ if asked != 0 => return false,
+        libc::SIG_DFL | libc::SIG_IGN => {}
+        known => return known == handler,
     }
-    let handler: extern "C" fn(libc::c_int) = nothing;
-    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_sigaction = handler;
     // Without SA_RESTART, which would go on waiting.
     action.sa_flags = 0;
     // SAFETY: the handler does nothing.

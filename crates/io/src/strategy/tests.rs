@@ -360,11 +360,11 @@ fn what_others_read_too_is_read_and_written_and_stays_in_their_page_cache() {
 
 #[test]
 fn what_may_wait_for_a_server_does_not_wait_for_ever() {
-    let served = DataFacts { local_disk: false, ..sized(GIB, GIB) };
+    let served = DataFacts { local_disk: false, one_server: true, ..sized(GIB, GIB) };
     assert!(choose(&served, &DataOptions::default()).tuning.patience.is_some());
     let forced = DataOptions { engine: EngineChoice::Only(EngineName::CopyRange), ..DataOptions::default() };
     assert!(choose(&served, &forced).tuning.patience.is_some());
-    assert_eq!(choose(&DataFacts { local_disk: true, ..served }, &forced).tuning.patience, None);
+    assert_eq!(choose(&DataFacts { one_server: false, ..served }, &forced).tuning.patience, None);
 }
 
 #[test]
