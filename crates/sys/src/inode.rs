@@ -159,6 +159,11 @@ impl Inode {
         statx(fd, OsStr::new(""), AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
     }
 
+    /// The same, as a server has them at this moment: a client of NFS or CIFS otherwise believes for some time what it knows.
+    pub fn now(fd: BorrowedFd<'_>) -> Result<Inode, Errno> {
+        statx(fd, OsStr::new(""), AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC)
+    }
+
     /// Whether both were taken of one file. A filesystem gives the inode number of a removed file to the next one at once
     /// (seen on ext4), so the number alone does not tell.
     pub fn is_same_file_as(&self, other: &Inode) -> bool {

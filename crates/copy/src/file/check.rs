@@ -183,6 +183,9 @@ fn is_readable(file: BorrowedFd<'_>) -> bool {
 /// How often a file is copied again before the copy fails.
 const RETRIES: u32 = 3;
 
+/// What is read of a server by one request of its client, in bytes, or less.
+const ONE_REQUEST: u64 = 128 << 10;
+
 /// Looks whether the source is what it was when its data began to move, and does what the plan says if it is not.
 /// `inode` becomes what the copy is of, and what is returned is what reading it again has found. `before` is what this
 /// thread had moved when it came to this file.
@@ -208,9 +211,11 @@ pub(crate) fn settle_changes(
         return Ok(read);
     }
     let path = job.source_path;
+    // Opening a file on a server has asked that; what is read by one request after that is of one moment.
+    let look = if inode.id.device().major == 0 && inode.size > ONE_REQUEST { Inode::now } else { Inode::of };
     let mut attempts = 1;
     loop {
-        let now = Inode::of(job.transfer.source.as_fd())
+        let now = look(job.transfer.source.as_fd())
             .map_err(|errno| Broken::by(Error::new(What::CannotFstat, path).errno(errno)))?;
         if is_unchanged(inode, &now) {
             return Ok(read);

@@ -200,7 +200,8 @@ impl<'a> Moving<'a> {
             sending.abandon();
         }
         if self.job.dest_inode.kind == Kind::Regular {
-            // The copy has failed already, and that is what is reported.
+            // The copy has failed already, and that is what is reported. For the look see `set_size`.
+            Inode::now(self.job.dest.as_fd()).ok();
             retry_on_intr(|| ftruncate(&self.job.dest, self.job.start + self.moved.total())).ok();
         }
     }
@@ -549,6 +550,8 @@ impl<'a> Moving<'a> {
 
     fn record(&mut self, name: EngineName, moved: Moved, end: End) {
         let refused = if let End::Refused(refusal) = end { Some(refusal) } else { None };
+        // What the server has copied may be more than the source has by now.
+        self.ragged |= refused == Some(Refusal::NoAnswer);
         match self.tried.iter_mut().find(|tried| tried.engine == name) {
             Some(tried) => {
                 tried.moved += moved;
@@ -566,9 +569,9 @@ impl<'a> Moving<'a> {
 
     /// A hole at the end is made by the size alone; old contents beyond the end go away. A size that is right already is left
     /// alone: set again, ext4 commits it within seconds, and after a power cut the file would look whole where its data
-    /// had not been written yet.
+    /// had not been written yet. A client of NFS leaves away what would set the size that it believes in.
     fn set_size(&self, size: u64) -> Result<(), Stop> {
-        if Inode::of(self.job.dest.as_fd()).is_ok_and(|now| now.size == size) {
+        if Inode::now(self.job.dest.as_fd()).is_ok_and(|now| now.size == size) {
             return Ok(());
         }
         retry_on_intr(|| ftruncate(&self.job.dest, size)).map_err(|errno| Stop::Failed(Cause::Extending(errno)))

@@ -133,6 +133,16 @@ fn allocated_space_behind_a_shorter_source_goes_when_all_is_there() {
 }
 
 #[test]
+fn what_a_server_has_copied_of_a_source_that_is_shorter_by_now_goes() {
+    let pair = Pair::of(memory(&painted(3000)), memory(&painted(100 * KIB)));
+    moving(&pair, &read_write(), nothing, |moving, engines| {
+        moving.record(EngineName::CopyRange, Moved::default(), End::Refused(Refusal::NoAnswer));
+        assert_eq!(moving.run(engines), Ok(()));
+    });
+    assert!(pair.copied() == painted(3000));
+}
+
+#[test]
 fn old_contents_behind_a_last_hole_go_away() {
     let pair = Pair::of(with_holes(8192, &[(0, &painted(4096))]), memory(&[]));
     File::from(pair.dest.try_clone().unwrap()).write_all_at(&[7; 10], 20_000).unwrap();

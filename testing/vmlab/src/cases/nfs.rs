@@ -1,6 +1,7 @@
 //! NFS 4.2: server and client in one guest, over its loopback device.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::haul;
@@ -14,6 +15,9 @@ pub const EXPORTED: &str = "/tmp/guest/exported";
 
 /// Where the client has it.
 const CLIENT: &str = "/tmp/guest/client";
+
+/// Where a client has it that asks the server for attributes every ten minutes.
+const BELIEVING: &str = "/tmp/guest/believing";
 
 /// How large the files are during which the server goes.
 const LARGE: usize = 24 << 20;
@@ -65,6 +69,7 @@ fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
     large(&source)?;
     lab.check("hard mount, server restarted in the middle", || restarted(&source));
     if kind != "xfs" {
+        lab.check("NFS -> local: another changes the source: --if-changed=fail", || changed(&source));
         return Ok(());
     }
     lab.check("soft mount, server gone in the middle", || gone(&source, ""));
@@ -197,6 +202,27 @@ fn restarted(source: &Path) -> Outcome {
     Ok(Found::new(&run, "went on, equal"))
 }
 
+/// The client believes for ten minutes in what it knows of a file.
+fn changed(source: &Path) -> Outcome {
+    let (on_server, copy) = (Path::new(EXPORTED).join("changing"), source.with_file_name("changing"));
+    let control = Path::new("/tmp/control");
+    fs::write(control, "").map_err(|error| error.to_string())?;
+    tool::run(&format!("cp {} {}", source.with_file_name("large").display(), on_server.display()))?;
+    mount("hard,actimeo=600", Path::new(BELIEVING))?;
+    tree::forget_cache()?;
+    let options = format!("--if-changed=fail --limit=4M --control={}", control.display());
+    let mut run = haul::start(&format!("{options} {BELIEVING}/changing {}", copy.display()))?;
+    let begun = || fs::metadata(&copy).is_ok_and(|meta| meta.len() > 0);
+    tool::until("the copy begins", || begun() || run.ended())?;
+    let file = fs::File::options().write(true).open(&on_server).map_err(|error| error.to_string())?;
+    file.write_all_at(b"other", LARGE as u64 - 5).map_err(|error| error.to_string())?;
+    fs::write(control, "limit=0\n").map_err(|error| error.to_string())?;
+    let run = run.finish()?;
+    tool::run(&format!("umount {BELIEVING}"))?;
+    run.must_say(&["changing", "changed while"])?;
+    Ok(Found::new(&run, run.said.clone()))
+}
+
 fn gone(source: &Path, options: &str) -> Outcome {
     let soft = Path::new("/tmp/guest/soft");
     mount("soft,timeo=5,retrans=1", soft)?;
@@ -251,7 +277,7 @@ pub fn stop() -> Result<(), String> {
     if !Path::new("/proc/fs/nfsd/threads").exists() {
         return Ok(());
     }
-    for client in ["/tmp/guest/soft", CLIENT] {
+    for client in ["/tmp/guest/soft", BELIEVING, CLIENT] {
         if tool::run(&format!("mountpoint -q {client}")).is_ok() {
             tool::run(&format!("umount {client}"))?;
         }
