@@ -236,7 +236,7 @@ impl<'p> Finder<'_, 'p> {
         self.bystanders += 1;
         let needed = self.needed.take();
         // If it cannot be looked at, nothing more is known of it.
-        self.nature(extents).map(drop).unwrap_or_default();
+        self.nature(extents).ok();
         let found = self.needed.filter(|why| !has_user || *why == probe::VERITY);
         self.needed = needed.or(found);
     }
