@@ -80,7 +80,8 @@ pub const FLAGS: &[Flag] = &[
         ]),
         help: "replace only files older than SOURCE, or as UPDATE says",
         details: "Without UPDATE, and always as -u, older is meant. Times are compared to the nanosecond; those that \
-                  are kept (-p, -a), as precisely as the filesystem of the copy stores them. With changed and \
+                  are kept (-p, -a), as precisely as the filesystem of the copy stores them. With --delete, what is of \
+                  another type than its source is replaced whatever its time is. With changed and \
                   content, a file that is like its source keeps its contents; haul sets only the attributes that it \
                   is to keep (-p, -a) and that differ. changed compares times in the same way; unless they are kept, \
                   it copies everything again. content reads both files if their sizes are the same. Symbolic links \
